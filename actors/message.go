@@ -12,6 +12,10 @@ type Request struct {
 	Timeout time.Duration // from the thaw; zero means the configured default
 	Profile string        // which pool; empty means the default one
 	Queued  time.Time     // when the front read the call, for the receipt
+	// Output, when set, is given every byte that the code writes, as it comes and before any cut: fd is 1 or 2. The
+	// session calls it from one goroutine at a time, and not after the Result was given; it must not keep p. A slow
+	// Output holds up only its own run.
+	Output func(fd int, p []byte)
 }
 
 // Status is how a run ended.
