@@ -9,18 +9,13 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"github.com/thawpool/thawpool/runtime"
 )
-
-// Account is the service account that thawpool runs as when it is started by root.
-const Account = "thawpool"
 
 // GroupBase is the group that `thawpool setup` delegates to uid on a v1 host, below the mount of every hierarchy.
 func GroupBase(uid int) string { return "/thawpool-" + strconv.Itoa(uid) }
 
-// userManagerGroup is the group of uid's systemd user manager, the root of what systemd delegates to an ordinary user.
-func userManagerGroup(uid int) string {
+// UserManagerGroup is the group of uid's systemd user manager: the top of what systemd delegates to an ordinary user.
+func UserManagerGroup(uid int) string {
 	return fmt.Sprintf("/user.slice/user-%d.slice/user@%d.service", uid, uid)
 }
 
@@ -28,46 +23,48 @@ func userManagerGroup(uid int) string {
 // `thawpool setup`, on v2 the group of uid's systemd user manager. What is missing is an ErrUnsupported whose hint is
 // the root command that mends it.
 func Delegated(uid int) (base string, err error) {
-	return realHost.delegated(uid)
+	base, c := realHost.delegated(uid)
+	return base, c.Err()
 }
 
-func (h machine) delegated(uid int) (string, error) {
+// delegated finds the base and says what it is, or what is missing.
+func (h machine) delegated(uid int) (string, Check) {
+	c := Check{ID: "cgroups", Title: "delegated control groups", Fatal: true}
 	m, err := readMounts(h.root)
 	if err != nil {
-		return "", err
+		return "", c.failed(err)
 	}
 	v, err := m.version()
 	if err != nil {
-		return "", err
+		return "", c.failed(err)
 	}
 	if v == V2 {
-		return h.delegatedV2(m, uid)
+		return h.delegatedV2(c, m, uid)
 	}
-	return h.delegatedV1(m, uid)
+	return h.delegatedV1(c, m, uid)
 }
 
-func (h machine) delegatedV1(m mounts, uid int) (string, error) {
-	base := GroupBase(uid)
+func (h machine) delegatedV1(c Check, m mounts, uid int) (string, Check) {
+	base, fix := GroupBase(uid), h.setupCommand(uid)
 	for _, name := range NeededV1 {
 		if m.v1[name] == "" {
 			continue // not mounted: version has seen to those that cannot be done without
 		}
-		dir := filepath.Join(m.v1[name], base)
-		if err := ownedDir(dir, uid); err != nil {
-			err = fmt.Errorf("%w: cgroup %s is not delegated to uid %d: %w", runtime.ErrUnsupported, name, uid, err)
-			return "", runtime.WithHint(err, h.setupCommand(uid))
+		if err := ownedDir(filepath.Join(m.v1[name], base), uid); err != nil {
+			return "", c.broken(fix, "the %s control group is not delegated to %s: %v", name, h.name(uid), err)
 		}
 	}
-	if dir := m.v1["cpuset"]; dir != "" {
-		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
-			data, err := os.ReadFile(filepath.Join(dir, base, file))
-			if err != nil || strings.TrimSpace(string(data)) == "" {
-				err := fmt.Errorf("%w: %s of %s is empty, so no process can join it", runtime.ErrUnsupported, file, base)
-				return "", runtime.WithHint(err, h.setupCommand(uid))
-			}
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		dir := m.v1["cpuset"]
+		if dir == "" {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, base, file))
+		if err != nil || strings.TrimSpace(string(data)) == "" {
+			return "", c.broken(fix, "%s of %s is empty, so no process can join it", file, base)
 		}
 	}
-	return base, nil
+	return base, c.passed("v1, %s in %d hierarchies", base, len(m.dirs))
 }
 
 // ownedDir tells whether uid owns dir and may make groups in it. It looks at the owner instead of trying, so that root
@@ -87,12 +84,18 @@ func ownedDir(dir string, uid int) error {
 	return nil
 }
 
-func (h machine) delegatedV2(m mounts, uid int) (string, error) {
-	base := userManagerGroup(uid)
+func (h machine) delegatedV2(c Check, m mounts, uid int) (string, Check) {
+	if !exists(h.path("/run/systemd/system")) {
+		return "", c.broken("boot this machine with systemd, or with the control groups of cgroup v1",
+			"cgroup v2 without systemd: there is nobody who delegates control groups to %s", h.name(uid))
+	}
+	base, fix := UserManagerGroup(uid), h.setupCommand(uid)
 	data, err := os.ReadFile(filepath.Join(m.v2, base, "cgroup.controllers"))
 	if err != nil {
-		err = fmt.Errorf("%w: the systemd user manager of uid %d does not run: %w", runtime.ErrUnsupported, uid, err)
-		return "", runtime.WithHint(err, h.setupCommand(uid))
+		return "", c.broken(fix, "the systemd user manager of %s does not run (no session, no lingering)", h.name(uid))
+	}
+	if !exists(h.path(fmt.Sprintf("/run/user/%d", uid))) {
+		return "", c.broken(fix, "/run/user/%d does not exist, so the systemd user manager cannot be reached", uid)
 	}
 	var missing []string
 	have := strings.Fields(string(data))
@@ -102,9 +105,12 @@ func (h machine) delegatedV2(m mounts, uid int) (string, error) {
 		}
 	}
 	if len(missing) > 0 {
-		err := fmt.Errorf("%w: systemd does not delegate the controllers %s to uid %d",
-			runtime.ErrUnsupported, strings.Join(missing, ", "), uid)
-		return "", runtime.WithHint(err, h.setupCommand(uid))
+		return "", c.broken(fix, "systemd does not delegate the controllers %s to %s", strings.Join(missing, ", "), h.name(uid))
 	}
-	return base, nil
+	return base, c.passed("v2, %s delegated to %s", strings.Join(NeededV2, " "), base)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
