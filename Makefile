@@ -13,15 +13,22 @@ LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 DEBS    := gcc libc6-dev libseccomp-dev pkg-config uidmap ca-certificates
 export CGO_ENABLED := 1
 
-.PHONY: all build tools packages setup demo test unit lint fmt docs bench clean help
+.PHONY: all build tools shim packages setup demo test unit lint fmt docs bench clean help
 
 all: build
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-build: packages tools ## build thawpool and the pinned containerd, shim, runc and rootlesskit into bin/
-	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)/ ./cmd/...
+build: tools shim ## build thawpool, its shim, and the pinned containerd, runc and rootlesskit into bin/
+	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)/ ./cmd/thawpool
+
+# Static, so that starting one costs no dynamic linking: the init starts once a sandbox, delete once a task's end.
+shim: packages
+	@mkdir -p $(BIN)
+	$(GO) build -trimpath -tags 'seccomp netgo osusergo' -ldflags '-s -w -linkmode external -extldflags -static' \
+	  -o $(BIN)/ ./cmd/thawpool-init ./cmd/containerd-shim-thawpool-v1
+	$(CC) -Os -s -static -o $(BIN)/thawpool-delete cmd/thawpool-delete/main.c
 
 tools: packages
 	@mkdir -p $(BIN)
