@@ -1,0 +1,295 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"github.com/thawpool/thawpool/actors/catalog/text"
+)
+
+const (
+	// maxPaths bounds how many subschemas may apply to one value, counted through references: allOf of two references
+	// to allOf of two references … doubles the work at each level.
+	maxPaths = 5000
+	// maxCyclic bounds how deep arguments nest that are checked by a schema that contains itself: such a schema can
+	// make work that is exponential in that depth.
+	maxCyclic = 8
+	// maxChecked bounds the size in bytes of arguments that are checked by the whole schema.
+	maxChecked = 256 << 10
+	// maxFaults bounds how many faults one message tells.
+	maxFaults = 5
+)
+
+// ErrArguments is the kind of every fault that Check finds.
+var ErrArguments = errors.New("wrong arguments")
+
+// Checker checks arguments of one tool. It is safe for concurrent use.
+type Checker struct {
+	names    []string // declared arguments, in the server's order
+	required []string
+	closed   bool // no other names are meant
+	schema   *jsonschema.Schema
+	cyclic   bool
+}
+
+// NewChecker prepares input, a tool's input schema. From a schema that cannot be understood comes a Checker that lets
+// everything pass that it cannot judge.
+func NewChecker(input json.RawMessage) *Checker {
+	in, err := parse(input)
+	if err != nil || !in.isObject() {
+		return &Checker{}
+	}
+	c := &Checker{closed: closed(in)}
+	for _, m := range in.get("properties").members() {
+		c.names = append(c.names, m.name)
+	}
+	c.required = in.get("required").texts()
+	work := &counter{root: in, known: map[string]int{}}
+	c.schema = compile(work, input)
+	c.cyclic = work.cyclic
+	return c
+}
+
+// closed tells that in lists every argument there is. By the letter an object without additionalProperties is open, but
+// servers do not mean that: they ignore or refuse what they do not list.
+func closed(in node) bool {
+	for _, word := range []string{"patternProperties", "$ref", "anyOf", "oneOf", "allOf", "if", "dependentSchemas", "propertyNames"} {
+		if in.has(word) {
+			return false
+		}
+	}
+	switch more := in.get("additionalProperties"); more.kind() {
+	case 't', '{':
+		return false
+	case 'f':
+		return true
+	}
+	return len(in.get("properties").members()) > 0
+}
+
+// compile prepares the whole schema, nil when it is not valid, refers outside itself, or would be too dear to apply.
+func compile(n *counter, raw json.RawMessage) *jsonschema.Schema {
+	if n.paths(n.root, 0) > maxPaths {
+		return nil
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(jsonschema.SchemeURLLoader{}) // loads nothing: no file and no network is ever touched
+	if c.AddResource("tool.json", doc) != nil {
+		return nil
+	}
+	s, err := c.Compile("tool.json")
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// counter tells how much work a schema can make.
+type counter struct {
+	root   node
+	known  map[string]int // of a reference; -1 while it is being counted
+	cyclic bool
+}
+
+// paths counts the subschemas at and below n, references followed each time, up to a little over maxPaths.
+func (c *counter) paths(n node, depth int) int {
+	const maxNesting = 200
+	if depth > maxNesting {
+		return maxPaths + 1
+	}
+	total := 1
+	if ref := n.get("$ref").text(); ref != "" {
+		total += c.reference(ref, depth)
+	}
+	c.cyclic = c.cyclic || n.has("$dynamicRef") || n.has("$recursiveRef")
+	for _, m := range n.members() {
+		for _, e := range append(m.value.items(), m.value) {
+			if e.kind() == '{' {
+				total += c.paths(e, depth+1)
+			}
+			if total > maxPaths {
+				return maxPaths + 1
+			}
+		}
+	}
+	return total
+}
+
+func (c *counter) reference(ref string, depth int) int {
+	count, met := c.known[ref]
+	switch {
+	case !met:
+		c.known[ref] = -1
+		count = c.paths(c.root.find(ref), depth+1)
+		c.known[ref] = count
+	case count < 0: // a cycle, which ends where the arguments do
+		c.cyclic = true
+		return 0
+	}
+	return count
+}
+
+// nesting is how deep a JSON text nests.
+func nesting(raw []byte) int {
+	depth, deepest, quoted := 0, 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+			deepest = max(deepest, depth)
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return deepest
+}
+
+// Check looks at args, a JSON object. The error, of kind ErrArguments, names each fault, with the nearest names for one
+// that is not known. What only the server can judge (patterns, ranges, formats) is left to the server.
+func (c *Checker) Check(args json.RawMessage) error {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(args, &given); err != nil || given == nil {
+		return fmt.Errorf("%w: arguments must be one object", ErrArguments)
+	}
+	faults := c.unknown(given)
+	for _, name := range c.required {
+		if _, ok := given[name]; !ok {
+			faults = append(faults, fmt.Sprintf("missing argument %s", show(name)))
+		}
+	}
+	if len(faults) == 0 && c.schema != nil && len(args) <= maxChecked && (!c.cyclic || nesting(args) <= maxCyclic) {
+		faults = c.invalid(args)
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	if more := len(faults) - maxFaults; more > 0 {
+		faults = append(faults[:maxFaults], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Errorf("%w: %s", ErrArguments, strings.Join(faults, "; "))
+}
+
+func (c *Checker) unknown(given map[string]json.RawMessage) []string {
+	if !c.closed {
+		return nil
+	}
+	var faults []string
+	for name := range given {
+		if slices.Contains(c.names, name) {
+			continue
+		}
+		fault := fmt.Sprintf("unknown argument %s", show(name))
+		if near := Nearest(name, c.names); len(near) > 0 {
+			fault += ", did you mean " + strings.Join(quoteAll(near), " or ") + "?"
+		}
+		faults = append(faults, fault)
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+// invalid lists what the schema itself refuses.
+func (c *Checker) invalid(args json.RawMessage) []string {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(args))
+	if err != nil {
+		return nil
+	}
+	var broken *jsonschema.ValidationError
+	if !errors.As(c.schema.Validate(value), &broken) || !plainFault(broken) {
+		return nil
+	}
+	var faults []string
+	collect(broken, &faults)
+	return distinct(faults)
+}
+
+// plainFault tells that e is about types, listed values or missing names, which no server takes in another way.
+func plainFault(e *jsonschema.ValidationError) bool {
+	switch e.ErrorKind.(type) {
+	case *kind.Type, *kind.Enum, *kind.Const, *kind.Required, *kind.AdditionalProperties:
+		return true
+	case *kind.AnyOf, *kind.OneOf:
+		return len(e.Causes) > 0 && !slices.ContainsFunc(e.Causes, func(c *jsonschema.ValidationError) bool { return !plainFault(c) })
+	}
+	return slices.ContainsFunc(e.Causes, plainFault)
+}
+
+var english = message.NewPrinter(language.English)
+
+// collect adds the plain faults below e, each with the place in the arguments.
+func collect(e *jsonschema.ValidationError, faults *[]string) {
+	if len(*faults) > maxFaults || !plainFault(e) {
+		return
+	}
+	if len(e.Causes) == 0 {
+		at := "arguments"
+		if len(e.InstanceLocation) > 0 {
+			at = "argument " + show(strings.Join(e.InstanceLocation, "."))
+		}
+		*faults = append(*faults, at+": "+text.Line(e.ErrorKind.LocalizedString(english), 200))
+		return
+	}
+	for _, c := range e.Causes {
+		collect(c, faults)
+	}
+}
+
+// Nearest are the at most three of names that name may have meant, best first: by edit distance, case not counted,
+// and by being a part of it.
+func Nearest(name string, names []string) []string {
+	const maxLen = 200 // of a name that is compared: the distance costs the product of both lengths
+	type near struct {
+		name string
+		cost int
+	}
+	var found []near
+	folded := strings.ToLower(name[:min(len(name), maxLen)])
+	for _, n := range names {
+		if len(n) > maxLen {
+			continue
+		}
+		other := strings.ToLower(n)
+		cost := levenshtein.ComputeDistance(folded, other)
+		if len(folded) > 2 && (strings.Contains(other, folded) || strings.Contains(folded, other) && len(other) > 2) {
+			cost = min(cost, 2)
+		}
+		if cost <= max(2, min(len(folded), len(other))/3) {
+			found = append(found, near{n, cost})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b near) int { return a.cost - b.cost })
+	var best []string
+	for _, f := range found[:min(len(found), 3)] {
+		best = append(best, f.name)
+	}
+	return best
+}
+
+func show(name string) string { return Quote(text.Line(name, maxNote)) }
+
+func quoteAll(names []string) []string {
+	quoted := make([]string, len(names))
+	for i, n := range names {
+		quoted[i] = show(n)
+	}
+	return quoted
+}
