@@ -1,0 +1,191 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	_ "embed" // the compile script
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+
+	"github.com/kluctl/go-embed-python/python"
+	"golang.org/x/sync/errgroup"
+)
+
+// pythonVersion is the version of the module github.com/kluctl/go-embed-python in go.mod, without its leading zeros: the
+// CPython release and the day of the python-build-standalone build. A test compares it with go.mod.
+const pythonVersion = "3.14.6-20260610-1"
+
+// pythonPrefix is where the interpreter stands in the default image, below the root: where the images that people
+// know, "python:3" first of them, have it.
+const pythonPrefix = "usr/local"
+
+//go:embed compile.py
+var compileScript string
+
+// An interpreter is the embedded CPython, extracted on the host. It is used twice: its files go into the default image,
+// and it compiles Python sources for that image.
+type interpreter struct {
+	dir string // bin/ and lib/ below it; owned by the interpreter
+	exe string
+}
+
+// extractPython writes the embedded CPython (about 140 MiB) into a new directory below parent. The caller must close it.
+func extractPython(parent string) (*interpreter, error) {
+	dir, err := os.MkdirTemp(parent, "python-")
+	if err != nil {
+		return nil, fmt.Errorf("extract the embedded Python: %w", err)
+	}
+	p := &interpreter{dir: dir}
+	embedded, err := python.NewEmbeddedPythonWithTmpDir(filepath.Join(dir, "tree"), false)
+	if err != nil {
+		p.close()
+		return nil, fmt.Errorf("extract the embedded Python below %s: %w", parent, err)
+	}
+	if p.exe, err = embedded.GetExePath(); err != nil {
+		p.close()
+		return nil, fmt.Errorf("extract the embedded Python: %w", err)
+	}
+	return p, nil
+}
+
+func (p *interpreter) close() error { return os.RemoveAll(p.dir) }
+
+// tree is the directory that holds bin/ and lib/.
+func (p *interpreter) tree() string { return filepath.Join(p.dir, "tree") }
+
+// droppedDirs and droppedFiles are what a sandbox has no use for: Tcl/Tk and what draws with it, installers, what only
+// builds C extensions, CPython's own test helpers, and libpython, which the executable already holds. Patterns of
+// path.Match, below the interpreter's tree.
+var (
+	droppedDirs = []string{
+		"include", "share", "lib/pkgconfig", "lib/itcl*", "lib/tcl*", "lib/tk*", "lib/thread*",
+		"lib/python3*/config-*", "lib/python3*/ensurepip", "lib/python3*/idlelib", "lib/python3*/site-packages",
+		"lib/python3*/test", "lib/python3*/tkinter", "lib/python3*/turtledemo", "lib/python3*/*/test",
+		"lib/python3*/*/tests", "lib/python3*/__pycache__", "lib/python3*/*/__pycache__",
+	}
+	droppedFiles = []string{
+		"bin/idle*", "bin/pip*", "bin/pydoc*", "bin/2to3*", "bin/python*-config", "lib/*.so", "lib/*.so.*", "lib/*.a",
+		"lib/python3*/turtle.py", "lib/python3*/lib-dynload/_test*", "lib/python3*/lib-dynload/_ctypes_test*",
+		"lib/python3*/lib-dynload/xx*", "lib/python3*/lib-dynload/_tkinter*",
+	}
+)
+
+// entries lists the files of the interpreter that go into the image. The executable's other names become symlinks: the
+// extraction makes copies of them.
+func (p *interpreter) entries() ([]entry, error) {
+	var found []entry
+	err := filepath.WalkDir(p.tree(), func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(p.tree(), file)
+		if err != nil || rel == "." {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() {
+			if matches(droppedDirs, rel) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !matches(droppedFiles, rel) {
+			found = append(found, p.entry(file, rel, d))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the embedded Python: %w", err)
+	}
+	return found, nil
+}
+
+// entry turns one extracted file into its place in the image.
+func (p *interpreter) entry(file, rel string, d fs.DirEntry) entry {
+	e := entry{path: path.Join(pythonPrefix, rel), mode: 0o644, from: file}
+	if path.Dir(rel) != "bin" {
+		return e
+	}
+	if versioned := p.executable(); d.Name() != versioned {
+		return linkEntry(e.path, versioned)
+	}
+	e.mode = 0o755
+	return e
+}
+
+// executable is the file name of the interpreter with its version, for example "python3.14".
+func (p *interpreter) executable() string {
+	release, _, _ := strings.Cut(pythonVersion, "-")
+	parts := strings.SplitN(release, ".", 3)
+	return "python" + parts[0] + "." + parts[1]
+}
+
+func matches(patterns []string, name string) bool {
+	for _, pattern := range patterns {
+		if ok, _ := path.Match(pattern, name); ok { // the patterns are constant and well-formed
+			return true
+		}
+	}
+	return false
+}
+
+// A source is one Python file to compile.
+type source struct {
+	file    string // on the host
+	display string // absolute path in the image, which tracebacks show
+}
+
+// compile compiles sources and returns the .pyc files as entries beside each display path. They are of the unchecked
+// kind, which Python loads without a look at the source's time. Equal sources give equal bytes, in any order.
+func (p *interpreter) compile(ctx context.Context, sources []source) ([]entry, error) {
+	out, err := os.MkdirTemp(p.dir, "pyc-")
+	if err != nil {
+		return nil, fmt.Errorf("compile Python: %w", err)
+	}
+	workers := max(1, min(4, goruntime.NumCPU(), len(sources)))
+	entries := make([]entry, len(sources))
+	inputs := make([]bytes.Buffer, workers)
+	for i, s := range sources {
+		name := fmt.Sprintf("%d.pyc", i)
+		fmt.Fprintf(&inputs[i%workers], "%s\t%s\t%s\n", s.file, s.display, filepath.Join(out, name))
+		entries[i] = entry{path: p.cachePath(s.display), mode: 0o644, from: filepath.Join(out, name)}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for i := range inputs {
+		group.Go(func() error { return p.run(ctx, &inputs[i]) })
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return entries, nil
+}
+
+// run compiles the files that one list names.
+func (p *interpreter) run(ctx context.Context, list *bytes.Buffer) error {
+	cmd := exec.CommandContext(ctx, p.exe, "-I", "-B", "-S", "-c", compileScript)
+	cmd.Env = []string{} // nothing of the caller's may change what is compiled
+	cmd.Stdin = list
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compile with the embedded Python: %w: %s", err, lastLine(text))
+	}
+	return nil
+}
+
+// cachePath is where Python looks for the compiled form of a source file, as importlib.util.cache_from_source says.
+func (p *interpreter) cachePath(display string) string {
+	dir, name := path.Split(strings.TrimPrefix(display, "/"))
+	tag := "cpython-" + strings.ReplaceAll(strings.TrimPrefix(p.executable(), "python"), ".", "")
+	return path.Join(dir, "__pycache__", strings.TrimSuffix(name, ".py")+"."+tag+".pyc")
+}
+
+// lastLine is where Python puts the exception.
+func lastLine(text []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lines[len(lines)-1]
+}
