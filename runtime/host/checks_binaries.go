@@ -3,6 +3,7 @@ package host
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -28,46 +29,57 @@ func (h machine) binaries(uid int, binDir string) Check {
 	return c.passed("%s in %s", strings.Join(Binaries, ", "), binDir)
 }
 
-// Reachable tells whether uid can execute the program at path: every directory above it must let it pass.
+// The permission bits of a file's last class: others.
+const (
+	mayRead    = 0o004
+	mayExecute = 0o001
+)
+
+// Reachable tells whether uid can execute the program, or enter the directory, at path.
 func Reachable(path string, uid int) bool { return realHost.blocked(path, uid) == "" }
+
+// Readable tells whether uid can read the file at path.
+func Readable(path string, uid int) bool {
+	return realHost.blocked(filepath.Dir(path), uid) == "" && realHost.permits(path, uid, mayRead)
+}
 
 // blocked is the first file or directory on the way to path that keeps uid from executing it, or "".
 func (h machine) blocked(path string, uid int) string {
-	if uid == h.euid && h.root == "" {
-		if unix.Access(path, unix.X_OK) != nil {
-			return path
-		}
-		return ""
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return path
 	}
-	real, err := filepath.EvalSymlinks(path)
+	target, err := filepath.EvalSymlinks(absolute)
 	if err != nil {
 		return path
 	}
 	var chain []string
-	for at := real; len(at) > len(h.root) && at != "/"; at = filepath.Dir(at) {
-		chain = append([]string{at}, chain...)
+	for at := target; len(at) > len(h.root) && at != "/"; at = filepath.Dir(at) {
+		chain = append(chain, at)
 	}
-	for _, at := range chain {
-		if !executable(at, uid, h.gidOf(uid)) {
+	for _, at := range slices.Backward(chain) {
+		if !h.permits(at, uid, mayExecute) {
 			return at
 		}
 	}
 	return ""
 }
 
-// executable tells by owner and mode whether uid with group gid may execute or pass path. Access lists are not looked at:
-// where they open a file, root makes a copy that was not needed, which harms nobody.
-func executable(path string, uid, gid int) bool {
+// permits tells whether uid has the permission on one file or directory. For the caller the kernel is asked. For another
+// user owner and mode are looked at, not access lists: where those open a file, root makes a copy that was not needed.
+func (h machine) permits(path string, uid int, permission uint32) bool {
+	if uid == h.euid && h.root == "" {
+		return unix.Faccessat(unix.AT_FDCWD, path, permission, unix.AT_EACCESS) == nil
+	}
 	var st syscall.Stat_t
 	if err := syscall.Stat(path, &st); err != nil {
 		return false
 	}
 	switch {
 	case int(st.Uid) == uid:
-		return st.Mode&0o100 != 0
-	case int(st.Gid) == gid:
-		return st.Mode&0o010 != 0
-	default:
-		return st.Mode&0o001 != 0
+		permission <<= 6
+	case int(st.Gid) == h.gidOf(uid):
+		permission <<= 3
 	}
+	return st.Mode&permission != 0
 }

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -71,11 +70,10 @@ func (h machine) appArmor(uid int, binDir string) Check {
 	if !h.appArmorRestricts() {
 		return c.passed("no restriction")
 	}
-	profile, _ := os.ReadFile(h.path(AppArmorProfile))
-	if rootlesskit := filepath.Join(binDir, "rootlesskit"); !bytes.Contains(profile, []byte(rootlesskit)) {
-		return c.broken(h.setupCommand(uid),
-			"AppArmor restricts user namespaces (kernel.apparmor_restrict_unprivileged_userns is 1) and no profile allows them to %s",
-			rootlesskit)
+	profile, _ := os.ReadFile(h.path(AppArmorProfile)) // absent allows nothing
+	if !ProfileAllows(profile, binDir) {
+		return c.broken(h.setupCommand(uid), "AppArmor restricts user namespaces "+
+			"(kernel.apparmor_restrict_unprivileged_userns is 1) and no profile allows them to the programs in %s", binDir)
 	}
 	return c.passed("restricted, and allowed to thawpool by %s", AppArmorProfile)
 }

@@ -5,17 +5,25 @@ package host
 // so that the first failure is the cause of those after it.
 func Preflight(uid int, binDir string) []Check { return realHost.preflight(uid, binDir) }
 
+// MachineChecks are the checks of Preflight that concern no account in particular.
+func MachineChecks(uid int, binDir string) []Check { return realHost.machineChecks(uid, binDir) }
+
 func (h machine) preflight(uid int, binDir string) []Check {
-	checks := []Check{
+	tried := make(chan Check, 1)
+	go func() { tried <- h.overlay(uid) }() // starts a process: the other checks are done before that has ended
+	checks := h.machineChecks(uid, binDir)
+	checks = append(checks, h.subIDs(uid), h.binaries(uid, binDir))
+	checks = append(checks, h.groups(uid)...)
+	return append(checks, <-tried)
+}
+
+func (h machine) machineChecks(uid int, binDir string) []Check {
+	return []Check{
 		h.kernel(),
 		h.seccomp(),
 		h.userns(),
 		h.privileges(),
 		h.idMapTools(),
-		h.subIDs(uid),
-		h.binaries(uid, binDir),
 		h.appArmor(uid, binDir),
 	}
-	checks = append(checks, h.groups(uid)...)
-	return append(checks, h.overlay(uid))
 }
