@@ -16,11 +16,15 @@ import (
 	"github.com/thawpool/thawpool/runtime/host"
 )
 
+// Home is the home of the service account.
+const Home = "/var/lib/thawpool"
+
+// serviceAccount is the account that Run may create. Undo also knows it by its full name, when the record was lost.
+type serviceAccount struct{ name, home, fullName string }
+
+var theService = serviceAccount{name: host.Account, home: Home, fullName: "thawpool sandboxes"}
+
 const (
-	// Home is the home of the service account.
-	Home = "/var/lib/thawpool"
-	// comment is the full name of the service account, by which Undo knows it when the record was lost.
-	comment = "thawpool sandboxes"
 	// firstSubID and lastSubID bound the ranges that are handed out; they are the defaults of shadow's login.defs.
 	firstSubID = int64(100000)
 	lastSubID  = int64(600100000)
@@ -35,11 +39,11 @@ func (p *Preparer) account(ctx context.Context, name string) (*user.User, error)
 		}
 		return u, nil
 	}
-	if name != host.Account {
+	if name != p.service.name {
 		return nil, fmt.Errorf("there is no such account (%w): create it, or leave --user out to use the service account", err)
 	}
-	err = p.run(ctx, "useradd", "--system", "--user-group", "--home-dir", Home, "--create-home",
-		"--shell", "/usr/sbin/nologin", "--comment", comment, name)
+	err = p.run(ctx, "useradd", "--system", "--user-group", "--home-dir", p.service.home, "--no-create-home",
+		"--shell", "/usr/sbin/nologin", "--comment", p.service.fullName, name)
 	if err != nil {
 		return nil, err
 	}
@@ -47,13 +51,29 @@ func (p *Preparer) account(ctx context.Context, name string) (*user.User, error)
 	if err := p.save(); err != nil {
 		return nil, err
 	}
-	p.say("created the account %s with home %s", name, Home)
-	return p.lookup(name)
+	if u, err = p.lookup(name); err != nil {
+		return nil, err
+	}
+	p.say("created the account %s with home %s", name, p.service.home)
+	return u, p.makeHome(u)
 }
 
-// isServiceAccount tells whether the account is the one that account would create.
-func isServiceAccount(u *user.User) bool {
-	return u.Username == host.Account && u.HomeDir == Home && u.Name == comment
+// makeHome makes the home of the created account, closed to others and without the files of a login shell.
+func (p *Preparer) makeHome(u *user.User) error {
+	uid, gid, err := ids(u)
+	if err != nil {
+		return err
+	}
+	home := p.path(u.HomeDir)
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return err
+	}
+	return errors.Join(os.Chmod(home, 0o700), p.chown(home, uid, gid))
+}
+
+// isService tells whether the account is the one that account would create.
+func (p *Preparer) isService(u *user.User) bool {
+	return serviceAccount{u.Username, u.HomeDir, u.Name} == p.service
 }
 
 // subIDs gives the account ranges of subordinate ids where it has not enough of them.

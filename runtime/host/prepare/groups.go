@@ -137,7 +137,7 @@ func (p *Preparer) applyDropIn(ctx context.Context, u *user.User, uid int) error
 		return err
 	}
 	unit := fmt.Sprintf("user@%d.service", uid)
-	if u.Username != host.Account {
+	if u.Username != p.service.name {
 		return fmt.Errorf("the new delegation takes effect when the user manager of %s starts again: sudo systemctl restart %s "+
 			"(ends that user's background services), or reboot", u.Username, unit)
 	}

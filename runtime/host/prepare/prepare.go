@@ -27,17 +27,18 @@ var ErrNotRoot = errors.New("preparing this machine takes root")
 
 // Preparer prepares one machine. The zero value is not usable; see New.
 type Preparer struct {
-	root   string // prefix of every path in tests, "" for the real machine
-	report func(line string)
-	run    func(ctx context.Context, name string, args ...string) error
-	lookup func(name string) (*user.User, error)
-	chown  func(path string, uid, gid int) error // tests are not root
-	rec    record
+	root    string // prefix of every path in tests, "" for the real machine
+	service serviceAccount
+	report  func(line string)
+	run     func(ctx context.Context, name string, args ...string) error
+	lookup  func(name string) (*user.User, error)
+	chown   func(path string, uid, gid int) error // tests are not root
+	rec     record
 }
 
 // New is a preparer of this machine. It calls report with one line for each change it makes, and for nothing else.
 func New(report func(line string)) *Preparer {
-	return &Preparer{report: report, run: runCommand, lookup: host.LookupName, chown: os.Chown}
+	return &Preparer{service: theService, report: report, run: runCommand, lookup: host.LookupName, chown: os.Chown}
 }
 
 // Options say what to prepare for.
@@ -78,7 +79,7 @@ func (p *Preparer) Undo(ctx context.Context, users []string) error {
 	return p.locked(func() error {
 		all := len(users) == 0
 		if all {
-			users = p.rec.names()
+			users = p.names()
 		}
 		var errs []error
 		for _, name := range users {

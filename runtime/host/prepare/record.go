@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"github.com/thawpool/thawpool/runtime/host"
 )
 
 // recordFile remembers what was made, for Undo. It is root's own.
@@ -32,10 +30,11 @@ type userRecord struct {
 	Groups  bool   `json:"groups,omitempty"` // v1 directories; also taken away when a reboot has made them anew
 }
 
-func (r record) names() []string {
-	names := slices.Sorted(maps.Keys(r.Users))
-	if !slices.Contains(names, host.Account) {
-		names = append(names, host.Account) // also when the record was lost
+// names are the accounts to undo: the recorded ones, and the service account also when the record was lost.
+func (p *Preparer) names() []string {
+	names := slices.Sorted(maps.Keys(p.rec.Users))
+	if !slices.Contains(names, p.service.name) {
+		names = append(names, p.service.name)
 	}
 	return names
 }

@@ -30,7 +30,7 @@ func (p *Preparer) undoUser(ctx context.Context, name string) error {
 	}
 	name = u.Username // it may have been given as a number
 	rec := *p.user(name)
-	rec.Created = rec.Created || isServiceAccount(u)
+	rec.Created = rec.Created || p.isService(u)
 	uid, _, err := ids(u)
 	if err != nil {
 		return err
