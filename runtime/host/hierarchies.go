@@ -12,6 +12,7 @@ type Hierarchies struct {
 	Version Version
 	V1      map[string]string // controller, or "systemd", to mount point
 	V2      string            // the cgroup2 mount, or ""
+	mounts  mounts
 }
 
 // ReadHierarchies reads the mounts below root, which is "" for this machine and a directory that looks like one in tests.
@@ -21,7 +22,12 @@ func ReadHierarchies(root string) (Hierarchies, error) {
 		return Hierarchies{}, err
 	}
 	v, err := m.version()
-	return Hierarchies{Version: v, V1: m.v1, V2: m.v2}, err
+	return Hierarchies{Version: v, V1: m.v1, V2: m.v2, mounts: m}, err
+}
+
+// Group is OpenGroup on these mounts.
+func (h Hierarchies) Group(path string) Group {
+	return Group{version: h.Version, path: filepath.Clean("/" + path), mounts: h.mounts}
 }
 
 // Delegable are the mount points of the v1 hierarchies that an account needs a directory in, each once and sorted.

@@ -68,7 +68,7 @@ func (h machine) name(uid int) string {
 // setupCommand is the one root command that prepares this machine for uid.
 func (h machine) setupCommand(uid int) string {
 	command := "sudo " + h.self + " setup"
-	if name := h.name(uid); name != Account && uid != 0 {
+	if name := h.name(uid); name != Account && name != "root" { // root's sandboxes run as the service account
 		command += " --user " + name
 	}
 	return command

@@ -73,7 +73,7 @@ func (p *Preparer) undoGroups(ctx context.Context, name string, uid int) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, endWait)
 	defer cancel()
-	g := host.OpenGroup(m.Version, host.GroupBase(uid))
+	g := m.Group(host.GroupBase(uid))
 	if err := errors.Join(g.Kill(ctx), g.Remove()); err != nil {
 		return err
 	}
@@ -164,8 +164,8 @@ func (p *Preparer) processesOf(uid int) []int {
 // killGroups ends sandboxes on a v1 host: a frozen process dies only after its thaw. An error shows as a process that
 // stays.
 func (p *Preparer) killGroups(ctx context.Context, uid int) {
-	if m, err := host.ReadHierarchies(p.root); err == nil && m.Version == host.V1 && p.root == "" {
-		_ = host.OpenGroup(m.Version, host.GroupBase(uid)).Kill(ctx)
+	if m, err := host.ReadHierarchies(p.root); err == nil && m.Version == host.V1 {
+		_ = m.Group(host.GroupBase(uid)).Kill(ctx)
 	}
 }
 
