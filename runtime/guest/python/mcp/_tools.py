@@ -1,0 +1,55 @@
+"""Functions that an earlier run saved."""
+
+import linecache
+import types
+
+from . import _channel, errors
+
+_loaded = {}
+
+
+def load(name):
+    """The saved object, from the host and run once. A broken one is an error here, where it is used."""
+    if name in _loaded:
+        return _loaded[name]
+    saved = _channel.link().call("saved.load", {"name": name})
+    code, file = saved["code"], "<saved tool %s>" % name
+    linecache.cache[file] = (len(code), None, code.splitlines(True), file)
+    module = types.ModuleType("mcp.tools." + name, saved.get("description") or None)
+    module.__file__ = file
+    from . import _names
+
+    module.__dict__.update(_names.names())
+    module.__dict__.pop(name, None)
+    try:
+        exec(compile(code, file, "exec", dont_inherit=True), module.__dict__)
+        found = module.__dict__[name]
+    except Exception as e:
+        raise errors.MCPError("the saved tool %r is broken (%s: %s); save it again" % (name, type(e).__name__, e)) from e
+    _loaded[name] = found
+    return found
+
+
+class Saved:
+    """A saved tool under its own name among the globals, loaded when it is first used."""
+
+    def __init__(self, name):
+        self.__dict__["_name"] = name
+
+    def __call__(self, *args, **kwargs):
+        return load(self._name)(*args, **kwargs)
+
+    def __getattr__(self, attribute):
+        if attribute.startswith("_"):
+            raise AttributeError(attribute)
+        return getattr(load(self._name), attribute)
+
+    @property
+    def __wrapped__(self):
+        return load(self._name)
+
+    def __repr__(self):
+        return "<saved tool %s>" % self._name
+
+    def __reduce__(self):
+        return Saved, (self._name,)
