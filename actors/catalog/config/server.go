@@ -101,11 +101,11 @@ func (s Server) GoString() string { return s.String() }
 // MarshalJSON is there so that no log or dump shows secrets; it is not a format to read back.
 func (s Server) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
-// HashOf is a hex digest of what decides which server is started or reached. Two definitions with the same hash offer the
-// same tools, whatever they are called. It is safe to show: secrets go into it, but it is one-way and of the whole.
+// HashOf is a hex digest of what decides which server is started or reached, and of its name: while it stays the same, so do
+// connections and cached tools. It is safe to show: secrets go into it, but it is one-way and of the whole.
 func HashOf(s Server) string {
-	raw, _ := json.Marshal([]any{ // maps are marshalled in key order; nothing in here can fail
-		s.Transport, s.Command, s.Args, s.Env, s.Dir, s.URL, s.Headers, s.OnlyTools, s.HideTools,
+	raw, _ := json.Marshal([]any{ // cannot fail; maps go in key order
+		s.Name, s.Transport, s.Command, s.Args, s.Env, s.Dir, s.URL, s.Headers, s.OnlyTools, s.HideTools,
 	})
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:16])

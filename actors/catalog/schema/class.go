@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -167,4 +168,20 @@ func literal(n node) string {
 		}
 	}
 	return "..."
+}
+
+// ArgumentWords are the names of the top-level arguments, each with the beginning of its description, for a search index.
+func ArgumentWords(input json.RawMessage) []string {
+	in, err := parse(input)
+	if err != nil {
+		return nil
+	}
+	var words []string
+	for _, m := range in.get("properties").members() {
+		if len(words) == maxFields {
+			break
+		}
+		words = append(words, m.name+" "+text.Line(m.value.get("description").text(), maxNote))
+	}
+	return words
 }
