@@ -82,10 +82,14 @@ func compile(n *counter, raw json.RawMessage) *jsonschema.Schema {
 	if n.paths(n.root, 0) > maxPaths {
 		return nil
 	}
+	if types := n.root.get("type").texts(); len(types) > 0 && !slices.Contains(types, "object") {
+		return nil // arguments always are an object: this schema cannot be meant
+	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
 		return nil
 	}
+	allowNull(doc)
 	c := jsonschema.NewCompiler()
 	c.UseLoader(jsonschema.SchemeURLLoader{}) // loads nothing: no file and no network is ever touched
 	if c.AddResource("tool.json", doc) != nil {
@@ -96,6 +100,29 @@ func compile(n *counter, raw json.RawMessage) *jsonschema.Schema {
 		return nil
 	}
 	return s
+}
+
+// allowNull writes OpenAPI's "nullable": true, which many servers send, as JSON Schema does.
+func allowNull(v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			allowNull(e)
+		}
+	case map[string]any:
+		for _, e := range v {
+			allowNull(e)
+		}
+		if v["nullable"] != true {
+			return
+		}
+		if t, ok := v["type"].(string); ok {
+			v["type"] = []any{t, "null"}
+		}
+		if list, ok := v["enum"].([]any); ok {
+			v["enum"] = append(list, nil)
+		}
+	}
 }
 
 // counter tells how much work a schema can make.
