@@ -1,9 +1,12 @@
 package image
 
-import "io/fs"
+import (
+	"io/fs"
+	"path"
+	"strings"
 
-// GuestDir is where the guest's files are in every sandbox root, read-only and owned by root.
-const GuestDir = "/opt/thawpool"
+	"github.com/thawpool/thawpool/runtime/guest"
+)
 
 // mountPoints are the directories that a sandbox mounts over. They are part of the image because its root is read-only
 // and has no layer above it that a container runtime could make them in. A path that an image has as something else, a
@@ -15,8 +18,11 @@ func mountPoints() []entry {
 		dirEntry("run", 0o755),
 		dirEntry("sys", 0o555),
 		dirEntry("tmp", 0o777|fs.ModeSticky),
-		dirEntry("workspace", 0o755),
-		dirEntry("opt", 0o755),
-		dirEntry("opt/thawpool", 0o755),
+		dirEntry(inside(guest.Workspace), 0o755),
+		dirEntry(inside(path.Dir(guest.Dir)), 0o755),
+		dirEntry(inside(guest.Dir), 0o755),
 	}
 }
+
+// inside turns a path of the sandbox into one of a layer.
+func inside(name string) string { return strings.TrimPrefix(name, "/") }

@@ -46,12 +46,13 @@ const (
 
 // addLayer applies one layer's archive, uncompressed, on top of those before it.
 func (t *tree) addLayer(r io.Reader, layer int) error {
-	tr := tar.NewReader(&boundedReader{r: r, left: maxUnpacked - t.bytes, used: &t.bytes})
+	bounded := &boundedReader{r: r, left: maxUnpacked - t.bytes, used: &t.bytes}
+	tr := tar.NewReader(bounded)
 	for {
 		hdr, err := tr.Next()
 		if errors.Is(err, io.EOF) {
 			// What follows the end mark is hashed by whoever checks the layer: it counts as read.
-			_, err = io.Copy(io.Discard, r)
+			_, err = io.Copy(io.Discard, bounded)
 			return err
 		}
 		if err != nil {
