@@ -209,8 +209,9 @@ func (g Group) Remove() error {
 		dirs = append(dirs, filepath.Join(g.mounts.v2, g.path))
 	}
 	var errs []error
+	deadline := time.Now().Add(removeWait)
 	for _, dir := range dirs {
-		errs = append(errs, removeTree(dir))
+		errs = append(errs, removeTree(dir, deadline))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove group %s: %w", g.path, err)
@@ -335,10 +336,9 @@ func subdirs(dir string) ([]string, error) {
 	return names, err
 }
 
-// removeTree removes the directories of dir from the leaves up, waiting a moment for dying processes.
-func removeTree(dir string) error {
+// removeTree removes the directories of dir from the leaves up, waiting until the deadline for dying processes.
+func removeTree(dir string, deadline time.Time) error {
 	for _, d := range slices.Backward(tree(dir)) {
-		deadline := time.Now().Add(removeWait)
 		for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
 			err := unix.Rmdir(d)
 			if err == nil || errors.Is(err, unix.ENOENT) {
