@@ -140,7 +140,7 @@ func (p *Preparer) endProcesses(ctx context.Context, uid int, name string, linge
 	}
 }
 
-// processesOf lists the processes whose real user is uid.
+// processesOf lists the processes whose real user is uid, but those that have ended and wait for their parent.
 func (p *Preparer) processesOf(uid int) []int {
 	entries, _ := os.ReadDir(p.path("/proc")) // unreadable shows as userdel's own refusal
 	var pids []int
@@ -154,7 +154,8 @@ func (p *Preparer) processesOf(uid int) []int {
 			continue // gone meanwhile
 		}
 		_, line, _ := strings.Cut(string(status), "\nUid:")
-		if f := strings.Fields(line); len(f) > 0 && f[0] == strconv.Itoa(uid) {
+		zombie := strings.Contains(string(status), "\nState:\tZ")
+		if f := strings.Fields(line); !zombie && len(f) > 0 && f[0] == strconv.Itoa(uid) {
 			pids = append(pids, pid)
 		}
 	}
