@@ -132,7 +132,9 @@ func match(glob, name string) bool {
 const maxName = 1024
 
 // unmatchable reports whether no pattern can speak of this name, neither to allow nor to deny it.
-func unmatchable(name string) bool { return len(name) > maxName || strings.Contains(name, slashStandIn) }
+func unmatchable(name string) bool {
+	return len(name) > maxName || strings.Contains(name, slashStandIn)
+}
 
 // indexPlain finds the first c that is not escaped and not inside brackets or braces.
 func indexPlain(s string, c byte) int {
