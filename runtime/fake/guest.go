@@ -72,54 +72,62 @@ func (g *Guest) Raw(b []byte) error {
 	return err
 }
 
-// Send sends v as one frame.
-func (g *Guest) Send(v any) error {
-	b, err := json.Marshal(v)
+// Send sends a frame of any kind. Its kind comes first, as the runner writes it.
+func (g *Guest) Send(kind string, fields map[string]any) error {
+	b, err := json.Marshal(fields)
 	if err != nil {
 		return err
 	}
-	return g.Raw(append(b, '\n'))
+	line := fmt.Appendf(nil, "{\"t\":%q", kind)
+	if len(fields) > 0 {
+		line = append(line, ',')
+	}
+	return g.Raw(append(append(line, b[1:]...), '\n'))
 }
 
 // Print sends output of fd 1 or 2: as text where it is UTF-8, else as base64.
 func (g *Guest) Print(fd int, text string) error {
-	if utf8.ValidString(text) {
-		return g.Send(map[string]any{"t": "out", "fd": fd, "d": text})
+	if !utf8.ValidString(text) {
+		return g.Send("out", map[string]any{"fd": fd, "b": base64.StdEncoding.EncodeToString([]byte(text))})
 	}
-	return g.Send(map[string]any{"t": "out", "fd": fd, "b": base64.StdEncoding.EncodeToString([]byte(text))})
+	b, err := json.Marshal(text)
+	if err != nil {
+		return err
+	}
+	return g.Raw(fmt.Appendf(nil, "{\"t\":\"out\",\"fd\":%d,\"d\":%s}\n", fd, b))
 }
 
 // Done sends that the code has ended well; value is the repr of its last expression, "" for none.
 func (g *Guest) Done(value string, notes ...string) error {
-	f := map[string]any{"t": "done"}
+	f := map[string]any{}
 	if value != "" {
 		f["value"] = value
 	}
 	if len(notes) > 0 {
 		f["notes"] = notes
 	}
-	return g.Send(f)
+	return g.Send("done", f)
 }
 
 // Raise sends that the code has ended with an exception.
 func (g *Guest) Raise(class, message, traceback string) error {
-	return g.Send(map[string]any{"t": "done", "error": map[string]string{"type": class, "message": message, "traceback": traceback}})
+	return g.Send("done", map[string]any{"error": map[string]string{"type": class, "message": message, "traceback": traceback}})
 }
 
 // Exit sends that the child has exited.
-func (g *Guest) Exit(code int) error { return g.Send(map[string]any{"t": "exit", "code": code}) }
+func (g *Guest) Exit(code int) error { return g.Send("exit", map[string]any{"code": code}) }
 
 // Signal sends that the child was ended by a signal.
-func (g *Guest) Signal(n int) error { return g.Send(map[string]any{"t": "exit", "signal": n}) }
+func (g *Guest) Signal(n int) error { return g.Send("exit", map[string]any{"signal": n}) }
 
 // Ask sends a call and returns its id.
 func (g *Guest) Ask(verb string, args any) (int, error) {
 	g.next++
-	return g.next, g.Send(map[string]any{"t": "call", "id": g.next, "verb": verb, "args": args})
+	return g.next, g.Send("call", map[string]any{"id": g.next, "verb": verb, "args": args})
 }
 
 // Forget sends that a call's reply is no longer waited for.
-func (g *Guest) Forget(id int) error { return g.Send(map[string]any{"t": "cancel", "id": id}) }
+func (g *Guest) Forget(id int) error { return g.Send("cancel", map[string]any{"id": id}) }
 
 // Read returns the next reply, whatever call it answers.
 func (g *Guest) Read() (Reply, error) {

@@ -1,0 +1,201 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/thawpool/thawpool/runtime"
+	"github.com/thawpool/thawpool/runtime/guest"
+)
+
+const (
+	// thawMax ends a thaw that hangs; the call then gets another sandbox.
+	thawMax = 10 * time.Second
+	// killWait is how long the answer of a run that had to be killed waits for the kill to be seen, so that whoever looks
+	// after the answer finds nothing running any more.
+	killWait = 500 * time.Millisecond
+	// drainWait is how long frames are still read once the sandbox's first process has gone: what it wrote is in the pipe.
+	drainWait = time.Second
+)
+
+// terms are what every conversation of a System keeps to.
+type terms struct {
+	outputMax  int // bytes kept of each stream
+	maxTimeout time.Duration
+}
+
+// conversation is one run in one sandbox: thaw, run frame, frames, result. It is done by one goroutine (run) with three
+// kinds of helper that it waits for: the reader of frames, the writer of frames, and one for each inner call.
+type conversation struct {
+	terms
+	root    *actor.RootContext
+	call    *call
+	profile *profile
+	pool    address
+	leased
+	calls exchange
+
+	ask    time.Time // when the sandbox was leased
+	thawed time.Time
+	thaw   time.Duration
+
+	mu      sync.Mutex // guards what follows, between the reader and run
+	over    bool       // the result is being made; what comes now comes too late
+	out     [2]clip    // fd 1 and 2
+	ended   bool       // the done frame has come
+	value   *string
+	failure *RunError
+	notes   []string
+	exit    *exit
+}
+
+// exit is what the exit frame says.
+type exit struct {
+	code, signal int
+	reason       string
+}
+
+func newConversation(t terms, root *actor.RootContext, c *call, p *profile, to address, l leased) *conversation {
+	v := &conversation{terms: t, root: root, call: c, profile: p, pool: to, leased: l, ask: time.Now()}
+	v.out[0].max, v.out[1].max = t.outputMax, t.outputMax
+	return v
+}
+
+// run has the conversation and answers the call. Its result is for the session: boxDead when the sandbox was dead before
+// anything was sent to it, else settled. ctx ends when the call is to end; its cause says how that is answered.
+func (v *conversation) run(ctx context.Context) any {
+	dead, err := v.start(ctx)
+	if err != nil && dead {
+		return boxDead{slot: v.slot, cause: err}
+	}
+	defer v.call.closeBridge()
+	if err != nil {
+		v.call.finish(v.result(verdict{stop: stopOf(err)}, runtime.Usage{}))
+		v.root.Send(v.pool, release{slot: v.slot, running: true})
+		return settled{}
+	}
+	inner, quit := context.WithCancel(ctx)
+	var helpers sync.WaitGroup
+	defer helpers.Wait() // they end once the sandbox is destroyed
+	defer quit()
+	stream := v.sandbox.Stream()
+	v.calls.open(inner, v.call, &helpers)
+	end := make(chan verdict, 1)
+	helpers.Go(func() { v.calls.write(inner, stream, v.runFrame()) })
+	helpers.Go(func() { end <- v.read(inner, stream) })
+	v.answer(v.await(ctx, end))
+	return settled{}
+}
+
+// start thaws the sandbox. dead tells that another one may do.
+func (v *conversation) start(ctx context.Context) (dead bool, err error) {
+	tctx, done := context.WithTimeout(ctx, thawMax)
+	defer done()
+	err = v.sandbox.Thaw(tctx)
+	v.thawed = time.Now()
+	v.thaw = v.thawed.Sub(v.ask)
+	switch {
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case err != nil:
+		return true, fmt.Errorf("thaw: %w", err)
+	}
+	v.call.log.Debug().Str(keyEvent, "thaw").Str(keySandbox, v.sandbox.ID()).Float64(keyTookMS, ms(v.thaw)).Send()
+	return false, nil
+}
+
+func (v *conversation) runFrame() guest.Run {
+	r := guest.Run{ID: v.call.req.ID, Code: v.call.req.Code, ValueMax: valueMax}
+	if v.call.bridge != nil {
+		r.Servers, r.Saved = v.call.bridge.Scope()
+	}
+	return r
+}
+
+// await waits for the first thing that ends the run.
+func (v *conversation) await(ctx context.Context, end <-chan verdict) verdict {
+	limit := time.NewTimer(v.call.timeout - time.Since(v.thawed))
+	defer limit.Stop()
+	select {
+	case d := <-end:
+		return v.gone(d)
+	case <-limit.C:
+		return verdict{stop: timeoutStop(v.call.timeout, v.maxTimeout)}
+	case <-ctx.Done():
+		return verdict{stop: stopOf(context.Cause(ctx))}
+	case <-v.sandbox.Done():
+	}
+	drain := time.NewTimer(drainWait)
+	defer drain.Stop()
+	select {
+	case d := <-end:
+		return v.gone(d)
+	case <-drain.C:
+		return verdict{lost: true}
+	case <-ctx.Done():
+		return verdict{stop: stopOf(context.Cause(ctx))}
+	}
+}
+
+// gone looks again at a stream that ended early: the kernel's counts are complete only once the first process has gone.
+func (v *conversation) gone(d verdict) verdict {
+	if d.lost {
+		wait := time.NewTimer(killWait)
+		defer wait.Stop()
+		select {
+		case <-v.sandbox.Done():
+		case <-wait.C:
+		}
+	}
+	return d
+}
+
+// answer makes the result, gives it to the call and has the sandbox destroyed: in this order when the code has ended, so
+// that nothing lies between its end and the answer. Where code still runs it is killed first, and the answer waits a
+// moment to be sure.
+func (v *conversation) answer(d verdict) {
+	v.mu.Lock()
+	v.over = true
+	v.mu.Unlock()
+	after, err := v.sandbox.Usage()
+	if err != nil {
+		after = v.before // then the receipt says that nothing was counted
+	}
+	running := d.stop != nil || d.violates != nil
+	if running {
+		v.root.Send(v.pool, release{slot: v.slot, running: true})
+		if d.stop == nil || d.stop.status != StatusCancelled { // nobody reads that one; its slot is wanted
+			v.gone(verdict{lost: true})
+		}
+	}
+	v.call.finish(v.result(d, after))
+	if !running {
+		v.root.Send(v.pool, release{slot: v.slot})
+	}
+}
+
+// result is the answer. v.over is set, so nothing else touches what the reader has gathered.
+func (v *conversation) result(d verdict, after runtime.Usage) Result {
+	oom := after.OOMKills - v.before.OOMKills
+	r := Result{
+		Stdout: v.out[0].text(), Stderr: v.out[1].text(),
+		StdoutBytes: v.out[0].total, StderrBytes: v.out[1].total,
+		Truncated: v.out[0].cut() || v.out[1].cut(),
+		Value:     v.value, Notes: v.notes,
+	}
+	r.Status, r.Error, r.ExitCode = v.conclude(d, oom)
+	if oom > 0 && r.Status != StatusOOM {
+		r.Notes = append(r.Notes, fmt.Sprintf("the kernel killed %d process(es) of this run: %s exceeded", oom, memory(v.profile.Limits)))
+	}
+	r.Receipt = Receipt{
+		Pool: string(v.how), Sandbox: v.sandbox.ID(),
+		QueueMS: ms(v.ask.Sub(v.call.req.Queued)), ThawMS: ms(v.thaw), RunMS: ms(time.Since(v.thawed)),
+		CPUMS: ms(max(after.CPU-v.before.CPU, 0)), PeakBytes: after.MemoryPeak,
+	}
+	v.calls.report(&r.Receipt)
+	return r
+}

@@ -1,0 +1,62 @@
+package actors
+
+import (
+	"context"
+	"time"
+
+	"github.com/thawpool/thawpool/pool"
+)
+
+// remove destroys a sandbox as soon as there is room for it among those being destroyed: at once when code may still run in
+// it.
+func (a *poolActor) remove(slot pool.Slot) {
+	b := a.profile.reg.box(slot)
+	if b == nil || b.sandbox == nil {
+		return
+	}
+	urgent := b.running || a.profile.reg.isDraining()
+	if a.removing >= destroyAtOnce && !urgent {
+		a.queue = append(a.queue, slot)
+		return
+	}
+	a.removing++
+	gen, reg, sb := a.gen, a.profile.reg, b.sandbox
+	a.out.pipe(context.Background(), a.self, func(ctx context.Context) any {
+		start := time.Now()
+		ctx, end := context.WithTimeout(ctx, destroyMax)
+		defer end()
+		err := sb.Destroy(ctx)
+		if err == nil {
+			reg.gone(slot)
+		}
+		return destroyed{slot: slot, gen: gen, took: time.Since(start), err: err}
+	}, func(err error) any { return destroyed{slot: slot, gen: gen, err: err} })
+}
+
+func (a *poolActor) onDestroyed(m destroyed) {
+	if m.gen == a.gen {
+		a.removing--
+	}
+	id := a.profile.id(m.slot)
+	if m.err == nil {
+		a.log.Debug().Str(keyEvent, "destroy").Str(keySandbox, id).Float64(keyTookMS, ms(m.took)).Send()
+		a.apply(pool.Destroyed{Slot: m.slot})
+	} else if m.gen == a.gen { // an earlier incarnation's attempt was begun anew by this one
+		a.retry(m, id)
+	}
+	for len(a.queue) > 0 && a.removing < destroyAtOnce {
+		slot := a.queue[0]
+		a.queue = a.queue[1:]
+		a.remove(slot)
+	}
+}
+
+// retry tries again later, for ever: until it is gone the sandbox counts towards the pool's Max.
+func (a *poolActor) retry(m destroyed, id string) {
+	n := 0
+	a.profile.reg.update(m.slot, func(b *box) { b.attempts++; n = b.attempts })
+	delay := min(destroyRetryFirst<<min(n, 10)/2, destroyRetryCap)
+	a.log.Warn().Str(keyEvent, "destroy").Str(keySandbox, id).Int("attempt", n).Dur("again_in", delay).Err(m.err).Send()
+	root, self, gen, slot := a.out.root, a.self, a.gen, m.slot
+	time.AfterFunc(delay, func() { root.Send(self, destroyAgain{slot: slot, gen: gen}) })
+}

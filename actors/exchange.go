@@ -1,0 +1,311 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/thawpool/thawpool/runtime/guest"
+)
+
+// The bounds on the inner calls of one run. Those up to backlogMax wait their turn; what goes beyond a bound is answered
+// with an error, which the code can handle, and only a run that does not read its answers is ended.
+const (
+	callsAtOnce   = 64        // being answered, or with an answer that is not written yet
+	callsMax      = 10_000    // in one run
+	backlogMax    = 4096      // calls that wait for their turn
+	backlogBytes  = 32 << 20  // of arguments that wait
+	answerBytes   = 128 << 20 // of answers that wait to be written
+	unreadMax     = 16_384    // answers that wait to be written
+	receiptCalls  = 200       // shown in the receipt
+	callNameBytes = 128       // of a server's or tool's name in a receipt
+)
+
+// exchange is the inner calls of one run: what the code asks of the host and what it is answered.
+type exchange struct {
+	ctx     context.Context // ends with the run
+	call    *call
+	helpers *sync.WaitGroup
+	wake    chan struct{} // tells the writer that there is something to write
+
+	mu      sync.Mutex // guards what follows
+	running map[uint64]*inner
+	busy    int // calls that take a place: running, or answered and not written
+	backlog []*inner
+	waiting int // bytes of arguments in backlog
+	answers []answer
+	unsent  int // bytes of values in answers
+	count   int
+	shown   []InnerCall
+	keptOut int64
+}
+
+// inner is one call.
+type inner struct {
+	id    uint64
+	verb  string
+	args  json.RawMessage
+	since time.Time
+	end   context.CancelFunc // set while it runs
+	gone  bool               // the code no longer waits for it
+}
+
+// answer is a reply that is to be written.
+type answer struct {
+	id    uint64
+	value json.RawMessage
+	fault *guest.CallError
+	place bool // it holds a place until it is written
+}
+
+func (x *exchange) open(ctx context.Context, c *call, helpers *sync.WaitGroup) {
+	x.ctx, x.call, x.helpers = ctx, c, helpers
+	x.wake = make(chan struct{}, 1)
+}
+
+// ask takes a call in. Its error ends the run.
+func (x *exchange) ask(id uint64, verb string, args json.RawMessage) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.count++
+	in := &inner{id: id, verb: verb, args: args, since: time.Now()}
+	switch {
+	case len(x.answers) >= unreadMax:
+		return fmt.Errorf("it has left %d answers to its calls unread", len(x.answers))
+	case x.known(id):
+		return fmt.Errorf("call %d is not answered yet and was made again", id)
+	case x.call.bridge == nil:
+		x.refuse(in, "no upstream servers are configured here, so there is nothing to call")
+	case x.count > callsMax:
+		x.refuse(in, fmt.Sprintf("this run has made %d calls, the most there may be in one", callsMax))
+	case x.busy < callsAtOnce:
+		x.start(in)
+	case len(x.backlog) < backlogMax && x.waiting+len(args) <= backlogBytes:
+		x.backlog = append(x.backlog, in)
+		x.waiting += len(args)
+	default:
+		x.refuse(in, fmt.Sprintf("too many calls at once: %d are running and %d wait; await some first", x.busy, len(x.backlog)))
+	}
+	return nil
+}
+
+func (x *exchange) known(id uint64) bool {
+	return x.running[id] != nil || slices.ContainsFunc(x.backlog, func(in *inner) bool { return in.id == id })
+}
+
+// refuse answers a call with an error without making it.
+func (x *exchange) refuse(in *inner, why string) {
+	x.show(in.shown("denied"))
+	x.push(answer{id: in.id, fault: &guest.CallError{Message: why}})
+}
+
+// start makes a call, on its own goroutine.
+func (x *exchange) start(in *inner) {
+	var ctx context.Context
+	ctx, in.end = context.WithCancel(x.ctx)
+	if x.running == nil {
+		x.running = map[uint64]*inner{}
+	}
+	x.running[in.id] = in
+	x.busy++
+	x.helpers.Go(func() {
+		defer in.end()
+		value, call, err := x.make(ctx, in)
+		x.end(in, value, call, err)
+	})
+}
+
+// make calls the bridge. A bug in it is an error of this one call.
+func (x *exchange) make(ctx context.Context, in *inner) (value json.RawMessage, call InnerCall, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = bug(r)
+			logBug(x.call.log, err)
+		}
+	}()
+	return x.call.bridge.Call(ctx, in.verb, in.args)
+}
+
+// end takes a call's result.
+func (x *exchange) end(in *inner, value json.RawMessage, call InnerCall, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.running, in.id)
+	x.show(complete(in, call, len(value), err))
+	if err == nil && in.verb == guest.VerbCall {
+		x.keptOut += int64(len(value))
+	}
+	if in.gone {
+		x.leave()
+		return
+	}
+	a := answer{id: in.id, value: value, place: true}
+	if err != nil {
+		a.value, a.fault = nil, faultOf(err)
+	}
+	if x.unsent+len(a.value) > answerBytes {
+		a.value, a.fault = nil, &guest.CallError{Message: fmt.Sprintf(
+			"answers of %d MiB wait to be read by the code; await calls with large results one after the other", x.unsent>>20)}
+	}
+	x.push(a)
+}
+
+// leave frees a place and gives it to the call that has waited longest.
+func (x *exchange) leave() {
+	x.busy--
+	if len(x.backlog) > 0 && x.ctx.Err() == nil {
+		in := x.backlog[0]
+		x.backlog[0] = nil
+		x.backlog = x.backlog[1:]
+		x.waiting -= len(in.args)
+		x.start(in)
+	}
+}
+
+// cancel ends a call that the code no longer waits for. One that is answered already is no error: the two have crossed.
+func (x *exchange) cancel(id uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if in := x.running[id]; in != nil {
+		in.gone = true
+		in.end()
+		return
+	}
+	i := slices.IndexFunc(x.backlog, func(in *inner) bool { return in.id == id })
+	if i >= 0 {
+		x.show(x.backlog[i].shown("cancelled"))
+		x.waiting -= len(x.backlog[i].args)
+		x.backlog = slices.Delete(x.backlog, i, i+1)
+	}
+}
+
+func (x *exchange) push(a answer) {
+	x.answers = append(x.answers, a)
+	x.unsent += len(a.value)
+	select {
+	case x.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (x *exchange) pop() (a answer, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.answers) == 0 {
+		return a, false
+	}
+	a = x.answers[0]
+	x.answers[0] = answer{}
+	x.answers = x.answers[1:]
+	return a, true
+}
+
+// written notes that an answer needs no memory any more.
+func (x *exchange) written(a answer) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.unsent -= len(a.value)
+	if a.place {
+		x.leave()
+	}
+}
+
+// write sends the run frame and then the answers, until the run ends. An error means that nobody reads any more; that the
+// sandbox has gone is the reader's to tell.
+func (x *exchange) write(ctx context.Context, stream io.Writer, run guest.Run) {
+	w := guest.NewWriter(stream)
+	if w.Run(run) != nil {
+		return
+	}
+	for {
+		for a, ok := x.pop(); ok; a, ok = x.pop() {
+			if w.Reply(a.id, a.value, a.fault) != nil {
+				return
+			}
+			x.written(a)
+		}
+		select {
+		case <-x.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (x *exchange) show(c InnerCall) {
+	if len(x.shown) < receiptCalls {
+		x.shown = append(x.shown, c)
+	}
+}
+
+// report puts the calls into the receipt, with those that the end of the run cuts off.
+func (x *exchange) report(r *Receipt) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	left := make([]*inner, 0, len(x.running)+len(x.backlog))
+	for _, in := range x.running {
+		left = append(left, in)
+	}
+	slices.SortFunc(left, func(a, b *inner) int { return a.since.Compare(b.since) })
+	r.Calls = slices.Clone(x.shown)
+	for _, in := range append(left, x.backlog...) {
+		if len(r.Calls) == receiptCalls {
+			break
+		}
+		r.Calls = append(r.Calls, in.shown("cancelled"))
+	}
+	r.CallCount, r.KeptOut = x.count, x.keptOut
+}
+
+// shown is what the receipt says of a call that no bridge has told about.
+func (in *inner) shown(outcome string) InnerCall {
+	c := InnerCall{Tool: clipText(in.verb, callNameBytes), MS: ms(time.Since(in.since)), BytesIn: len(in.args), Outcome: outcome}
+	var named struct{ Server, Tool string }
+	if in.verb == guest.VerbCall && len(in.args) < 1<<20 && json.Unmarshal(in.args, &named) == nil && named.Tool != "" {
+		c.Server, c.Tool = clipText(named.Server, callNameBytes), clipText(named.Tool, callNameBytes)
+	}
+	return c
+}
+
+// complete fills what the bridge left open.
+func complete(in *inner, c InnerCall, out int, err error) InnerCall {
+	base := in.shown("ok")
+	switch {
+	case in.gone || errors.Is(err, context.Canceled):
+		base.Outcome = "cancelled"
+	case errors.Is(err, context.DeadlineExceeded):
+		base.Outcome = "timeout"
+	case err != nil:
+		base.Outcome = "error"
+	}
+	if c.Tool == "" {
+		c.Server, c.Tool = base.Server, base.Tool
+	}
+	if c.Outcome == "" {
+		c.Outcome = base.Outcome
+	}
+	if c.MS == 0 {
+		c.MS = base.MS
+	}
+	if c.BytesIn == 0 {
+		c.BytesIn = base.BytesIn
+	}
+	if c.BytesOut == 0 && err == nil {
+		c.BytesOut = out
+	}
+	return c
+}
+
+// faultOf is an error as the code sees it.
+func faultOf(err error) *guest.CallError {
+	var fault *guest.CallError
+	if errors.As(err, &fault) {
+		return fault
+	}
+	return &guest.CallError{Message: err.Error()}
+}
