@@ -38,8 +38,7 @@ func callFrom(ctx context.Context) *call {
 
 // startCall begins a call, or refuses it.
 func (s *session) startCall(env envelope, raw []byte, to reply) {
-	c := &call{s: s, queued: time.Now(), token: progressToken(env.Params),
-		listen: *env.Method == string(mcp.MethodSubscriptionsListen)}
+	c := &call{s: s, queued: time.Now(), listen: *env.Method == string(mcp.MethodSubscriptionsListen)}
 	if !c.listen {
 		var rerr *rpcError
 		if raw, rerr = c.takeArguments(env, raw); rerr != nil {
@@ -86,6 +85,7 @@ func (c *call) takeArguments(env envelope, raw []byte) ([]byte, *rpcError) {
 	if err := json.Unmarshal(env.Params, &params); err != nil || params == nil {
 		return nil, &rpcError{Code: mcp.INVALID_PARAMS, Message: "Invalid params: tools/call takes an object with name and arguments"}
 	}
+	c.token = progressToken(params["_meta"])
 	var name string
 	if err := json.Unmarshal(params["name"], &name); err != nil || name == "" {
 		return nil, &rpcError{Code: mcp.INVALID_PARAMS, Message: "Invalid params: name must be the name of a tool"}
@@ -265,15 +265,13 @@ func (c *call) beat(n int) {
 	}
 }
 
-// progressToken gives the raw token of a request's params: a string or an integer, else nil.
-func progressToken(params []byte) json.RawMessage {
-	var p struct {
-		Meta struct {
-			Token json.RawMessage `json:"progressToken"`
-		} `json:"_meta"`
+// progressToken gives the raw token of a request's _meta: a string or an integer, else nil.
+func progressToken(meta []byte) json.RawMessage {
+	var m struct {
+		Token json.RawMessage `json:"progressToken"`
 	}
-	if json.Unmarshal(params, &p) != nil || !validID(p.Meta.Token) {
+	if len(meta) == 0 || json.Unmarshal(meta, &m) != nil || !validID(m.Token) {
 		return nil
 	}
-	return p.Meta.Token
+	return m.Token
 }

@@ -89,6 +89,10 @@ func dial(ctx context.Context, t testing.TB, cfg Config) *wire {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return f.dialled(ctx, t)
+}
+
+func (f *Front) dialled(ctx context.Context, t testing.TB) *wire {
 	ir, iw := io.Pipe()
 	or, ow := io.Pipe()
 	t.Cleanup(func() { _ = iw.Close() })

@@ -12,14 +12,14 @@ import (
 const toolName = "run_python"
 
 // maxSummary bounds the line that names the servers, bytes: with it the whole tools/list stays below 250 tokens.
-const maxSummary = 240
+const maxSummary = 100
 
 // tool is the tool as it is without servers; currentTools completes it for each client that asks.
 func (f *Front) tool() mcp.Tool {
-	timeout := fmt.Sprintf("Seconds, default %v, at most %v", f.cfg.Timeout.Seconds(), f.cfg.MaxTimeout.Seconds())
+	timeout := fmt.Sprintf("Seconds; default %v, most %v", f.cfg.Timeout.Seconds(), f.cfg.MaxTimeout.Seconds())
 	options := []mcp.ToolOption{
 		mcp.WithString("code", mcp.Required()),
-		mcp.WithArray("servers", mcp.WithStringItems(), mcp.Description("MCP servers the code may call, default all")),
+		mcp.WithArray("servers", mcp.WithStringItems(), mcp.Description("Allow only these MCP servers")),
 		mcp.WithNumber("timeout", mcp.Description(timeout)),
 	}
 	if len(f.cfg.Profiles) > 1 {
@@ -54,12 +54,12 @@ func (f *Front) complete(t *mcp.Tool) {
 }
 
 func describe(servers string) string {
-	const base = "Run Python 3 in a fresh sandbox without network; only /tmp and /workspace are writable and nothing is kept. " +
+	const base = "Run Python 3 in a fresh sandbox: no network, only /tmp and /workspace writable, nothing kept. " +
 		"Top-level await works. Returns stdout, stderr and the value of a last expression."
 	if servers == "" {
 		return base
 	}
-	return base + " MCP tools: await mcp_SERVER.TOOL(arg=…). Find them: from mcp import runtime; " +
+	return base + " MCP tools: await mcp_SERVER.TOOL(arg=…). To find them: from mcp import runtime; " +
 		"runtime.search_tool_docs(\"words\"), runtime.query_tool_docs(\"server\"). Servers: " + servers
 }
 
@@ -69,7 +69,8 @@ func (f *Front) summary() string {
 	}
 	s := strings.TrimSpace(f.cfg.Servers())
 	if len(s) > maxSummary {
-		s = strings.ToValidUTF8(s[:maxSummary], "") + "…"
+		s = strings.ToValidUTF8(s[:maxSummary], "")
+		s = s[:max(strings.LastIndexByte(s, ' '), maxSummary/2)] + " …"
 	}
 	return s
 }
