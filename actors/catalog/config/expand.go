@@ -9,7 +9,7 @@ import (
 
 // variables are the forms that are expanded: ${NAME}, ${NAME:-default}, ${env:NAME}, and the words of VS Code and its
 // relatives. Anything else, such as $NAME and ${1}, stays as it is.
-var variables = regexp.MustCompile(`\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?|env:([A-Za-z_][A-Za-z0-9_]*)|(input|command):[^}]*|(workspaceFolder|workspaceFolderBasename|userHome|pathSeparator|/))\}`)
+var variables = regexp.MustCompile(`\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?|env:([A-Za-z_][A-Za-z0-9_]*)|(input|command):[^}]*|(/))\}`)
 
 // braces are OpenCode's forms.
 var braces = regexp.MustCompile(`\{(env|file):([^}]+)\}`)
@@ -38,7 +38,7 @@ func (x *expander) expand(field, s string) string {
 	}
 	return variables.ReplaceAllStringFunc(s, func(found string) string {
 		m := variables.FindStringSubmatch(found)
-		name, fallback, env, ask, word := m[1], m[2], m[3], m[4], m[5]
+		name, fallback, env, ask, slash := m[1], m[2], m[3], m[4], m[5]
 		switch {
 		case fallback != "":
 			if v, _ := x.lookup(name); v != "" {
@@ -47,8 +47,8 @@ func (x *expander) expand(field, s string) string {
 			return fallback[len(":-"):]
 		case ask != "":
 			return x.lack("field %q uses ${%s:…}, which only an editor can ask for; use ${NAME} and the environment", field, ask)
-		case word != "":
-			return x.word(field, word)
+		case slash != "":
+			return "/"
 		}
 		return x.variable(field, name+env)
 	})
@@ -59,20 +59,22 @@ func (x *expander) variable(field, name string) string {
 	if v, ok := x.lookup(name); ok {
 		return v
 	}
+	switch name { // the words of VS Code and its relatives
+	case "userHome":
+		return x.home
+	case "pathSeparator":
+		return "/"
+	case "workspaceFolder", "workspaceFolderBasename":
+		return x.folder(field, name)
+	}
 	return x.lack("field %q needs the variable %s, which is not set", field, name)
 }
 
-func (x *expander) word(field, word string) string {
-	switch word {
-	case "userHome":
-		return x.home
-	case "pathSeparator", "/":
-		return "/"
-	}
-	if x.project == "" {
+func (x *expander) folder(field, word string) string {
+	switch {
+	case x.project == "":
 		return x.lack("field %q uses ${%s}, and no project directory is given", field, word)
-	}
-	if word == "workspaceFolderBasename" {
+	case word == "workspaceFolderBasename":
 		return filepath.Base(x.project)
 	}
 	return x.project
