@@ -2,6 +2,7 @@ package schema
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -285,8 +286,8 @@ func collect(e *jsonschema.ValidationError, faults *[]string) {
 func Nearest(name string, names []string) []string {
 	const maxLen = 200 // of a name that is compared: the distance costs the product of both lengths
 	type near struct {
-		name string
-		cost int
+		name        string
+		cost, exact int
 	}
 	var found []near
 	folded := strings.ToLower(name[:min(len(name), maxLen)])
@@ -300,10 +301,10 @@ func Nearest(name string, names []string) []string {
 			cost = min(cost, 2)
 		}
 		if cost <= max(2, min(len(folded), len(other))/3) {
-			found = append(found, near{n, cost})
+			found = append(found, near{n, cost, levenshtein.ComputeDistance(name[:min(len(name), maxLen)], n)})
 		}
 	}
-	slices.SortStableFunc(found, func(a, b near) int { return a.cost - b.cost })
+	slices.SortStableFunc(found, func(a, b near) int { return cmp.Or(a.cost-b.cost, a.exact-b.exact) })
 	var best []string
 	for _, f := range found[:min(len(found), 3)] {
 		best = append(best, f.name)
