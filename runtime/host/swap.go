@@ -14,3 +14,6 @@ func (g Group) SwapAccounting() bool {
 	_, err := os.Stat(filepath.Join(g.dir("memory"), file))
 	return err == nil
 }
+
+// Version is the cgroup version that the group is of.
+func (g Group) Version() Version { return g.version }

@@ -1,0 +1,189 @@
+// Package ctrdtest runs tests against a real private containerd as an ordinary user, and counts what they leave.
+package ctrdtest
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/thawpool/thawpool/runtime/daemon"
+	"github.com/thawpool/thawpool/runtime/host"
+	"github.com/thawpool/thawpool/runtime/host/prepare"
+)
+
+// envRoot tells the re-executed test where the module is.
+const envRoot = "THAWPOOL_TEST_MODULE"
+
+// envBin tells it where the programs are that it can reach.
+const envBin = "THAWPOOL_TEST_BIN"
+
+// Main is the body of TestMain. It never returns. A test that is started as root goes on as the service account, which
+// is prepared first, so everything runs rootless. The same binary is the daemon's keeper when it is started as such.
+func Main(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "daemon" {
+		os.Exit(keep(os.Args[2:]))
+	}
+	if os.Geteuid() == 0 {
+		os.Exit(asAccount())
+	}
+	if dir := os.Getenv(envRoot); dir == "" {
+		if err := locate(); err != nil {
+			fmt.Fprintln(os.Stderr, "ctrdtest:", err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// keep is `thawpool daemon` within a test binary.
+func keep(args []string) int {
+	var c daemon.Config
+	f := flag.NewFlagSet("daemon", flag.ContinueOnError)
+	f.StringVar(&c.StateDir, "state-dir", "", "")
+	f.StringVar(&c.BinDir, "bin-dir", "", "")
+	f.DurationVar(&c.Idle, "idle", 0, "")
+	if err := f.Parse(args); err != nil {
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := daemon.Keep(ctx, c); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// locate finds the module and its programs from a package's directory.
+func locate() error {
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	for d := dir; ; d = filepath.Dir(d) {
+		if _, err := os.Stat(filepath.Join(d, "go.mod")); err == nil {
+			return errors.Join(os.Setenv(envRoot, d), os.Setenv(envBin, filepath.Join(d, "bin")))
+		}
+		if d == "/" {
+			return fmt.Errorf("no go.mod above %s", dir)
+		}
+	}
+}
+
+// asAccount runs this test binary as the service account and gives its exit status.
+func asAccount() int {
+	status, err := reexecute()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "ctrdtest: run as an ordinary user:", err)
+		return 1
+	}
+	return status
+}
+
+func reexecute() (int, error) {
+	if err := locate(); err != nil {
+		return 0, err
+	}
+	bin := os.Getenv(envBin)
+	p := prepare.New(func(line string) { fmt.Fprintln(os.Stderr, "ctrdtest:", line) })
+	if err := p.Run(context.Background(), prepare.Options{Users: []string{host.Account}, BinDir: bin}); err != nil {
+		return 0, err
+	}
+	account, err := host.LookupName(host.Account)
+	if err != nil {
+		return 0, err
+	}
+	var uid, gid int
+	if _, err := fmt.Sscan(account.Uid+" "+account.Gid, &uid, &gid); err != nil {
+		return 0, err
+	}
+	runc, err := p.Install(filepath.Join(bin, "runc"), uid)
+	if err != nil {
+		return 0, err
+	}
+	dir, err := os.MkdirTemp("/var/tmp", "thawpool-test-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	self, err := copySelf(dir, uid, gid)
+	if err != nil {
+		return 0, err
+	}
+	cmd := exec.Command(self, reachableFlags(os.Args[1:])...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), "HOME="+account.HomeDir, "USER="+account.Username, "LOGNAME="+account.Username,
+		"TMPDIR="+dir, envBin+"="+filepath.Dir(runc), envRoot+"="+os.Getenv(envRoot))
+	if wd, err := os.Getwd(); err != nil || !host.Reachable(filepath.Join(wd, "."), uid) {
+		cmd.Dir = dir
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)},
+		Setpgid:    true, Pdeathsig: syscall.SIGKILL,
+	}
+	if err := cmd.Run(); err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && exit.ExitCode() > 0 {
+			return exit.ExitCode(), nil
+		}
+		return 0, err
+	}
+	return 0, nil
+}
+
+// copySelf lays the test binary where the account can start it, and gives the directory to the account.
+func copySelf(dir string, uid, gid int) (string, error) {
+	from, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return "", err
+	}
+	defer from.Close()
+	path := filepath.Join(dir, "test")
+	to, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(to, from)
+	return path, errors.Join(err, to.Close(), os.Chown(dir, uid, gid))
+}
+
+// reachableFlags drops flags that name files of go test's own, where the account cannot write.
+func reachableFlags(args []string) []string {
+	var kept []string
+	for _, a := range args {
+		if strings.HasPrefix(a, "-test.testlogfile=") || strings.HasPrefix(a, "-test.gocoverdir=") || strings.HasPrefix(a, "-test.coverprofile=") {
+			continue
+		}
+		kept = append(kept, a)
+	}
+	return kept
+}
+
+// Patience bounds what a test waits for that takes milliseconds when all is well.
+const Patience = 30 * time.Second
+
+// Await polls until check succeeds, and fails the test with its last error after Patience.
+func Await(t testing.TB, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(Patience)
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: still not after %v: %v", what, Patience, err)
+		}
+		time.Sleep(wait) // between two looks; the look decides
+	}
+}

@@ -1,0 +1,181 @@
+package ctrd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	tasks "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"golang.org/x/sys/unix"
+
+	"github.com/thawpool/thawpool/runtime"
+)
+
+const (
+	// removePatience bounds one try to remove a sandbox, whatever hangs. It takes 20 ms when all is well.
+	removePatience = 30 * time.Second
+	// exitPatience is how long a killed sandbox may take to be seen as ended before the daemon is asked to kill it too.
+	exitPatience = 3 * time.Second
+	// deletePoll is how often a task that has not noticed its process's end is asked to be deleted.
+	deletePoll = 5 * time.Millisecond
+)
+
+// removal is one try to remove a sandbox, shared by all who wait for it.
+type removal struct {
+	done chan struct{}
+	err  error
+}
+
+// Destroy implements runtime.Sandbox. The work goes on when ctx ends first.
+func (b *sandbox) Destroy(ctx context.Context) error {
+	r := b.remove()
+	if r == nil {
+		return nil
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: sandbox %s is still being destroyed: %w", runtime.ErrUnavailable, b.id, ctx.Err())
+	}
+}
+
+// remove joins the try that goes on, or begins one; nil when the sandbox is gone.
+func (b *sandbox) remove() *removal {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.gone {
+		return nil
+	}
+	if r := b.removal; r != nil {
+		select {
+		case <-r.done: // failed: try again
+		default:
+			return r
+		}
+	}
+	r := &removal{done: make(chan struct{})}
+	b.removal = r
+	if b.usage == nil {
+		u, err := b.group.Usage()
+		if err != nil {
+			u = runtime.Usage{} // never created, or taken away by someone
+		}
+		b.usage = &u
+	}
+	b.s.work.Go(func() {
+		defer close(r.done)
+		ctx, cancel := context.WithTimeout(context.Background(), removePatience)
+		defer cancel()
+		err := b.takeAway(ctx)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.gone = err == nil; err != nil {
+			r.err = fmt.Errorf("destroy sandbox %s: %w", b.id, kind(err))
+		}
+	})
+	return r
+}
+
+// takeAway removes everything, the container record last. What the daemon cannot be asked any more has ended with it,
+// and its records are cleared by whoever starts the next one.
+func (b *sandbox) takeAway(ctx context.Context) error {
+	began := time.Now()
+	if b.io != nil {
+		if b.s.cfg.Runtime != RuntimeThawpool {
+			b.io.drain()
+		}
+		b.io.close()
+	}
+	if err := b.kill(ctx); err != nil {
+		return err
+	}
+	if err := b.deleteTask(ctx); err != nil {
+		return fmt.Errorf("task: %w", err)
+	}
+	if err := b.group.Remove(); err != nil {
+		return err
+	}
+	if b.io != nil {
+		if err := b.io.remove(); err != nil {
+			return err
+		}
+	}
+	if err := b.deleteRecord(ctx); err != nil {
+		return fmt.Errorf("container: %w", err)
+	}
+	b.s.shims.give(b.shim)
+	b.s.cfg.Log.Debug().Str("sandbox", b.id).Dur("took", time.Since(began)).Msg("destroyed")
+	return nil
+}
+
+// kill ends every process. It goes by the control group, which needs no daemon and reaches frozen processes too.
+func (b *sandbox) kill(ctx context.Context) error {
+	if err := b.group.Kill(ctx); err != nil {
+		return fmt.Errorf("kill: %w", err)
+	}
+	if !b.tasked || b.s.lost() {
+		return nil
+	}
+	// A process may not be in its group yet when a boot is broken off.
+	_, err := b.s.tasks.Kill(ctx, &tasks.KillRequest{ContainerID: b.id, Signal: uint32(unix.SIGKILL), All: true})
+	if err != nil && !absent(err) && !unavailable(err) {
+		b.s.cfg.Log.Debug().Err(err).Str("sandbox", b.id).Msg("second kill") // it has ended already
+	}
+	return nil
+}
+
+func (b *sandbox) deleteTask(ctx context.Context) error {
+	if !b.tasked {
+		return nil
+	}
+	for {
+		if b.s.lost() {
+			return nil
+		}
+		_, err := b.s.tasks.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: b.id})
+		switch {
+		case err == nil, absent(err):
+			return nil
+		case !errdefs.IsFailedPrecondition(errgrpc.ToNative(err)) && !unavailable(err):
+			return err
+		}
+		// Its end is not seen yet, or the daemon is just being replaced.
+		if err := b.s.pause(ctx, deletePoll); err != nil {
+			return errors.Join(err, kind(err))
+		}
+	}
+}
+
+func (b *sandbox) deleteRecord(ctx context.Context) error {
+	for b.recorded && !b.s.lost() {
+		err := b.s.records.Delete(ctx, b.id)
+		switch {
+		case err == nil, absent(err):
+			return nil
+		case !unavailable(err):
+			return err
+		}
+		if err := b.s.pause(ctx, rewatch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pause waits, and no longer than ctx or the backend last.
+func (s *session) pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-s.backend.Lost:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

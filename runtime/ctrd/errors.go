@@ -1,0 +1,41 @@
+package ctrd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+
+	"github.com/thawpool/thawpool/runtime"
+)
+
+// kind turns an error of containerd's into one of the runtime's. What is none of ours stays as it is, with its text:
+// another try may help or not.
+func kind(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, ours := range []error{runtime.ErrUnavailable, runtime.ErrLost, runtime.ErrUnsupported, runtime.ErrImage} {
+		if errors.Is(err, ours) {
+			return err
+		}
+	}
+	native := errgrpc.ToNative(err) // Wait's errors are raw gRPC; others pass through
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
+		errdefs.IsCanceled(native), errdefs.IsDeadlineExceeded(native):
+		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, native)
+	case errdefs.IsUnavailable(native):
+		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, native)
+	default:
+		return native
+	}
+}
+
+// absent tells whether containerd says that something is not there.
+func absent(err error) bool { return err != nil && errdefs.IsNotFound(errgrpc.ToNative(err)) }
+
+// unavailable tells whether the daemon could not be reached.
+func unavailable(err error) bool { return err != nil && errdefs.IsUnavailable(errgrpc.ToNative(err)) }

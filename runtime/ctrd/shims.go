@@ -1,0 +1,206 @@
+package ctrd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/oci"
+
+	"github.com/thawpool/thawpool/runtime"
+)
+
+// groupAnnotation in a spec makes the stock runc shim serve all containers of a group in one process.
+const groupAnnotation = "io.containerd.runc.v2.group"
+
+// shimCount makes names of shims unique within the process.
+var shimCount atomic.Int64
+
+// shim is one shim process, or for runtimes that cannot share any, the place for one sandbox.
+type shim struct {
+	id    string
+	ready chan struct{} // closed when sandboxes can be put in, or err is set
+	err   error
+	// Of containerd's Sandbox API: containers name it as theirs. Written before ready is closed.
+	joined bool
+	end    context.CancelFunc // of the watch
+
+	// Guarded by shims.mu.
+	live int  // sandboxes in it, those that are being made included
+	dead bool // takes no more
+}
+
+// shims hands out places in shims, at most cfg.ShimTasks in each.
+type shims struct {
+	s  *session
+	mu sync.Mutex
+	// all that can be joined or still have sandboxes
+	all []*shim
+}
+
+func newShims(s *session) *shims { return &shims{s: s} }
+
+// take finds a place for one sandbox, in a new shim when all are full.
+func (p *shims) take(ctx context.Context) (*shim, error) {
+	p.mu.Lock()
+	i := slices.IndexFunc(p.all, func(h *shim) bool { return !h.dead && h.live < p.s.cfg.ShimTasks })
+	if i >= 0 {
+		h := p.all[i]
+		h.live++
+		p.mu.Unlock()
+		return h, p.await(ctx, h)
+	}
+	owner := p.s.cfg.Owner
+	h := &shim{
+		id:   fmt.Sprintf("shim-%d-%d-%d", owner.PID, owner.Start, shimCount.Add(1)),
+		live: 1, ready: make(chan struct{}), end: func() {},
+	}
+	p.all = append(p.all, h)
+	p.mu.Unlock()
+	// A boot that gives up must not spoil it for others, so the start has the session's time.
+	p.s.work.Go(func() {
+		defer close(h.ready)
+		h.err = p.start(p.s.ctx, h)
+		if h.err != nil {
+			p.condemn(h)
+		}
+	})
+	return h, p.await(ctx, h)
+}
+
+// await waits until a shim can be joined. On an error the place is given back.
+func (p *shims) await(ctx context.Context, h *shim) error {
+	var err error
+	select {
+	case <-h.ready:
+		err = h.err
+	case <-ctx.Done():
+		err = fmt.Errorf("%w: its shim has not started yet: %w", runtime.ErrUnavailable, ctx.Err())
+	}
+	if err != nil {
+		p.give(h)
+	}
+	return err
+}
+
+// start makes a shim that can be joined. On an error nothing of it is left, as far as the daemon can be reached.
+func (p *shims) start(ctx context.Context, h *shim) (err error) {
+	if p.s.cfg.Runtime != RuntimeThawpool {
+		return nil // the first task's creation starts it
+	}
+	defer func() {
+		if err != nil {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closePatience)
+			defer cancel()
+			err = errors.Join(fmt.Errorf("start a shim: %w", err), removeShim(ctx, p.s.client, h.id))
+		}
+	}()
+	sb, err := p.s.client.NewSandbox(ctx, h.id,
+		containerd.WithSandboxRuntime(RuntimeThawpool, nil),
+		containerd.WithSandboxSpec(&oci.Spec{}),
+		containerd.WithSandboxLabels(map[string]string{LabelOwner: p.s.cfg.Owner.String()}))
+	if err != nil {
+		return err
+	}
+	if err := sb.Start(ctx); err != nil {
+		return err
+	}
+	watch, end := context.WithCancel(ctx)
+	exited, err := sb.Wait(watch)
+	if err != nil {
+		end()
+		return err
+	}
+	h.joined, h.end = true, end
+	p.s.work.Go(func() {
+		<-exited // also when the watch ends
+		if watch.Err() == nil {
+			p.s.cfg.Log.Warn().Str("shim", h.id).Msg("a shim was lost with its sandboxes")
+		}
+		p.condemn(h)
+	})
+	return nil
+}
+
+// condemn lets no more sandboxes into a shim.
+func (p *shims) condemn(h *shim) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h.dead = true
+}
+
+// give takes a sandbox out of the count. An empty shim ends unless it is the only one with room: that one is kept for
+// the next boot. A shared stock shim ends by itself with its last container, so its name is not used again.
+func (p *shims) give(h *shim) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h.live--
+	spare := p.s.cfg.Runtime == RuntimeThawpool && !h.dead && !slices.ContainsFunc(p.all, func(o *shim) bool {
+		return o != h && !o.dead && o.live < p.s.cfg.ShimTasks
+	})
+	i := slices.Index(p.all, h)
+	if h.live > 0 || spare || i < 0 { // i < 0: close has it
+		return
+	}
+	h.dead = true
+	p.all = slices.Delete(p.all, i, i+1)
+	p.s.work.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+		defer cancel()
+		if err := p.stop(ctx, h); err != nil {
+			p.s.cfg.Log.Warn().Err(err).Msg("an empty shim is left to the sweep")
+		}
+	})
+}
+
+// stop ends a shim that nobody uses.
+func (p *shims) stop(ctx context.Context, h *shim) error {
+	select {
+	case <-h.ready:
+	case <-ctx.Done():
+		return fmt.Errorf("shim %s has not started yet: %w", h.id, ctx.Err())
+	}
+	h.end()
+	if !h.joined || p.s.lost() {
+		return nil
+	}
+	return removeShim(ctx, p.s.client, h.id)
+}
+
+// close ends all shims.
+func (p *shims) close(ctx context.Context) error {
+	p.mu.Lock()
+	all := p.all
+	p.all = nil
+	for _, h := range all {
+		h.dead = true
+	}
+	p.mu.Unlock()
+	var errs []error
+	for _, h := range all {
+		errs = append(errs, p.stop(ctx, h))
+	}
+	return errors.Join(errs...)
+}
+
+// removeShim ends a shim of the Sandbox API and forgets it. One that is not there is no error.
+func removeShim(ctx context.Context, c *containerd.Client, id string) error {
+	sb, err := c.LoadSandbox(ctx, id)
+	if absent(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find shim %s: %w", id, err)
+	}
+	if err := sb.Stop(ctx); err != nil && !absent(err) && unavailable(err) {
+		return fmt.Errorf("stop shim %s: %w", id, err)
+	} // any other error: it has died already
+	if err := sb.Shutdown(ctx); err != nil && !absent(err) {
+		return fmt.Errorf("end shim %s: %w", id, err)
+	}
+	return nil
+}

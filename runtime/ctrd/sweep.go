@@ -1,0 +1,230 @@
+package ctrd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	tasks "github.com/containerd/containerd/api/services/tasks/v1"
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+
+	"github.com/thawpool/thawpool/runtime/host"
+)
+
+// labelRuntime tells the Runtimes of one owner apart.
+const labelRuntime = "thawpool.runtime"
+
+// SweepConfig says where to look for what dead owners left.
+type SweepConfig struct {
+	Address string     // containerd's socket
+	FIFODir string     // of sandboxes' FIFOs
+	Group   host.Group // below which sandboxes' groups are
+	// Alive tells whether an owner still lives: what it made stays.
+	Alive func(host.Owner) bool
+}
+
+// Found counts what a sweep has removed.
+type Found struct {
+	Containers int // records, with their tasks
+	Shims      int // of the Sandbox API
+	Groups     int // without a record
+	FIFOs      int // directories without a record
+	Leases     int
+}
+
+// Any tells whether there was anything.
+func (f Found) Any() bool { return f != Found{} }
+
+// MarshalZerologObject implements zerolog.LogObjectMarshaler.
+func (f Found) MarshalZerologObject(e *zerolog.Event) {
+	e.Int("containers", f.Containers).Int("shims", f.Shims).Int("groups", f.Groups).Int("fifos", f.FIFOs).Int("leases", f.Leases)
+}
+
+// Sweep removes the sandboxes of dead owners, and control groups and FIFOs that belong to no sandbox. It may run beside
+// boots and destroys, and beside another sweep. An error tells what stays; the rest has been removed all the same.
+func Sweep(ctx context.Context, c SweepConfig) (Found, error) {
+	client, err := containerd.New(c.Address, containerd.WithDefaultNamespace(Namespace))
+	if err != nil {
+		return Found{}, fmt.Errorf("sweep: %w", kind(err))
+	}
+	defer client.Close()
+	s := &sweep{SweepConfig: c, client: client}
+	if err := s.run(ctx); err != nil {
+		return s.found, fmt.Errorf("sweep: %w", kind(err))
+	}
+	return s.found, nil
+}
+
+type sweep struct {
+	SweepConfig
+	client *containerd.Client
+	found  Found
+}
+
+func (s *sweep) run(ctx context.Context) error {
+	// A record is made before and deleted after the group and the FIFOs. So what is listed now, and has no record in the
+	// list after, belongs to nobody.
+	groups, err := s.Group.Children()
+	if err != nil {
+		return err
+	}
+	fifos, err := os.ReadDir(s.FIFODir)
+	if err != nil {
+		return err
+	}
+	records, err := s.client.ContainerService().List(ctx)
+	if err != nil {
+		return fmt.Errorf("list containers: %w", err)
+	}
+	known := map[string]bool{}
+	var errs []error
+	for _, r := range records {
+		known[r.ID] = true
+		if s.dead(r.Labels) {
+			errs = append(errs, s.count(&s.found.Containers, s.remove(ctx, r)))
+		}
+	}
+	for _, name := range groups {
+		if !known[name] {
+			errs = append(errs, s.count(&s.found.Groups, s.removeGroup(ctx, name)))
+		}
+	}
+	for _, e := range fifos {
+		if !known[e.Name()] {
+			errs = append(errs, s.count(&s.found.FIFOs, os.RemoveAll(filepath.Join(s.FIFODir, e.Name()))))
+		}
+	}
+	errs = append(errs, s.removeShims(ctx), s.removeLeases(ctx))
+	return errors.Join(errs...)
+}
+
+func (s *sweep) count(n *int, err error) error {
+	if err == nil {
+		*n++
+	}
+	return err
+}
+
+// dead tells whether something was made by us and its owner is gone.
+func (s *sweep) dead(labels map[string]string) bool {
+	text, ours := labels[LabelOwner]
+	if !ours {
+		return false
+	}
+	owner, err := host.ParseOwner(text)
+	return err != nil || !s.Alive(owner)
+}
+
+func (s *sweep) removeGroup(ctx context.Context, name string) error {
+	g := host.OpenGroup(s.Group.Version(), path.Join(s.Group.Path(), name))
+	if err := g.Kill(ctx); err != nil {
+		return fmt.Errorf("sandbox %s: %w", name, err)
+	}
+	return g.Remove()
+}
+
+// remove takes one sandbox away, in whatever state it is.
+func (s *sweep) remove(ctx context.Context, r containers.Container) error {
+	if err := s.removeGroup(ctx, r.ID); err != nil {
+		return err
+	}
+	if err := removeTask(ctx, s.client.TaskService(), r.ID); err != nil {
+		return fmt.Errorf("task %s: %w", r.ID, err)
+	}
+	if err := s.removeGroup(ctx, r.ID); err != nil { // a process that was not in it yet
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(s.FIFODir, r.ID)); err != nil {
+		return err
+	}
+	if err := s.client.ContainerService().Delete(ctx, r.ID); err != nil && !absent(err) {
+		return fmt.Errorf("container %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// removeTask kills and deletes a task. One that is not there is no error.
+func removeTask(ctx context.Context, service tasks.TasksClient, id string) error {
+	_, err := service.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: uint32(unix.SIGKILL), All: true})
+	if err != nil && unavailable(err) {
+		return err
+	}
+	tick := time.NewTicker(deletePoll)
+	defer tick.Stop()
+	for {
+		_, err := service.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id})
+		if err == nil || absent(err) {
+			return nil
+		}
+		if !errdefs.IsFailedPrecondition(errgrpc.ToNative(err)) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("it does not end: %w", ctx.Err())
+		}
+	}
+}
+
+func (s *sweep) removeShims(ctx context.Context) error {
+	all, err := s.client.SandboxStore().List(ctx)
+	if err != nil {
+		return fmt.Errorf("list shims: %w", err)
+	}
+	var errs []error
+	for _, sb := range all {
+		if s.dead(sb.Labels) {
+			errs = append(errs, s.count(&s.found.Shims, removeShim(ctx, s.client, sb.ID)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *sweep) removeLeases(ctx context.Context) error {
+	manager := s.client.LeasesService()
+	all, err := manager.List(ctx)
+	if err != nil {
+		return fmt.Errorf("list leases: %w", err)
+	}
+	var errs []error
+	for _, l := range all {
+		if !s.dead(l.Labels) {
+			continue
+		}
+		err := manager.Delete(ctx, leases.Lease{ID: l.ID})
+		if errdefs.IsNotFound(err) {
+			err = nil
+		}
+		errs = append(errs, s.count(&s.found.Leases, err))
+	}
+	return errors.Join(errs...)
+}
+
+// sweepOwn removes what this same Runtime left in the backend: one that was lost may come back with its records.
+func (s *session) sweepOwn(ctx context.Context) error {
+	filter := fmt.Sprintf("labels.%q==%q,labels.%q==%q", LabelOwner, s.cfg.Owner.String(), labelRuntime, s.label)
+	records, err := s.records.List(ctx, filter)
+	if err != nil {
+		return fmt.Errorf("list containers: %w", err)
+	}
+	w := &sweep{client: s.client, SweepConfig: SweepConfig{
+		FIFODir: s.backend.FIFODir, Group: host.OpenGroup(s.backend.Cgroup, s.backend.HostPath),
+	}}
+	for _, r := range records {
+		if err := w.remove(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,257 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/rs/zerolog"
+	"gopkg.in/natefinch/lumberjack.v2"
+
+	"github.com/thawpool/thawpool/runtime"
+	"github.com/thawpool/thawpool/runtime/host"
+)
+
+const (
+	// healthEvery, healthPatience and healthStrikes: containerd is asked often, may take long once (a machine that is
+	// short of processor or was suspended), and counts as hung after about ten seconds without an answer.
+	healthEvery    = time.Second
+	healthPatience = 3 * time.Second
+	healthStrikes  = 3
+	// userEvery is how soon the end of a user is noticed.
+	userEvery = 500 * time.Millisecond
+	// sweepEvery is how often everything is compared, beyond what dead users are known to have left.
+	sweepEvery = time.Minute
+	// settled is how long a daemon must have served for its end to be no sign of a daemon that cannot run.
+	settled = time.Minute
+	// maxFailures is how many daemons in a row may fail before the keeper gives up and says why.
+	maxFailures = 4
+)
+
+// keeper is the state of Keep. Everything in it belongs to the one goroutine that runs Keep.
+type keeper struct {
+	cfg    Config
+	layout layout
+	log    zerolog.Logger
+	out    *lumberjack.Logger
+	lock   *flock.Flock // keeper.lock, held for life
+	self   host.Owner
+	place  place
+}
+
+// Keep runs the private daemon until ctx ends or nobody has used it for a while: it starts rootlesskit with containerd,
+// replaces them when they die or hang, and removes what dead users have left. Only one Keep runs for a state directory;
+// a second one returns an error at once. It returns nil when it has stopped what it ran.
+func Keep(ctx context.Context, c Config) error {
+	c, err := c.complete()
+	if err != nil {
+		return err
+	}
+	l, err := openLayout(c.StateDir)
+	if err != nil {
+		return err
+	}
+	k, err := newKeeper(c, l)
+	if err != nil {
+		return err
+	}
+	defer k.close()
+	if err := k.run(ctx); err != nil {
+		k.log.Error().Err(err).Msg("the daemon's keeper gives up")
+		return errors.Join(err, k.fail(err))
+	}
+	return nil
+}
+
+func newKeeper(c Config, l layout) (*keeper, error) {
+	self, err := host.Self()
+	if err != nil {
+		return nil, err
+	}
+	lock := flock.New(l.path("keeper.lock"))
+	got, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock the state directory: %w", err)
+	}
+	if !got {
+		return nil, fmt.Errorf("another keeper runs in %s", l.dir)
+	}
+	// One megabyte and one older file: enough to see why something failed, whatever containerd says.
+	out := &lumberjack.Logger{Filename: l.path("log", "keeper.log"), MaxSize: 1, MaxBackups: 1}
+	log := zerolog.New(out).With().Timestamp().Int("pid", self.PID).Logger()
+	k := &keeper{cfg: c, layout: l, log: log, out: out, lock: lock, self: self}
+	if err := (record{Keeper: self.String(), Phase: phaseStarting}).write(l); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return k, nil
+}
+
+func (k *keeper) close() {
+	_ = k.out.Close()
+	_ = k.lock.Close() // unlocks; whoever waits for this keeper's end goes on
+}
+
+// fail leaves the reason for those who wait.
+func (k *keeper) fail(err error) error {
+	r := record{Keeper: k.self.String(), Phase: phaseFailed, Error: err.Error()}
+	var hint *runtime.HintError
+	if errors.As(err, &hint) {
+		r.Error, r.Hint = hint.Err.Error(), hint.Hint
+	}
+	return r.write(k.layout)
+}
+
+// why a daemon ended.
+type reason string
+
+const (
+	stopped reason = "asked to stop"
+	unused  reason = "unused"
+	died    reason = "containerd has ended"
+	hung    reason = "containerd hangs"
+)
+
+// run keeps a daemon running, one after the other.
+func (k *keeper) run(ctx context.Context) (err error) {
+	if k.place, err = findPlace(k.layout); err != nil {
+		return err
+	}
+	k.log.Info().Str("state", k.layout.dir).Str("group", k.place.hostPath).Msg("keeper starts")
+	if err := clear(ctx, k.layout, k.place); err != nil {
+		return fmt.Errorf("remove what an earlier daemon left: %w", err)
+	}
+	for failures := 0; ; {
+		// The store is not synced to disk: after a power cut it may be damaged, and then it is made anew.
+		began := time.Now()
+		b, err := openBox(ctx, k.cfg, k.layout, k.place, k.out, failures == maxFailures-1)
+		if err == nil {
+			var why reason
+			why, err = k.serve(ctx, b)
+			if why == stopped || why == unused {
+				k.log.Info().Str("why", string(why)).Err(err).Msg("keeper ends")
+				return err
+			}
+			err = errors.Join(errors.New(string(why)), err)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if failures++; time.Since(began) > settled {
+			failures = 1
+		}
+		k.log.Warn().Err(err).Int("failures", failures).Msg("daemon is replaced")
+		if failures >= maxFailures {
+			return err
+		}
+		if err := (record{Keeper: k.self.String(), Phase: phaseStarting}).write(k.layout); err != nil {
+			return err
+		}
+	}
+}
+
+// serve watches over one daemon until it must end, and ends it.
+func (k *keeper) serve(ctx context.Context, b *box) (reason, error) {
+	r := record{
+		Keeper: k.self.String(), Phase: phaseReady,
+		Cgroup: k.place.version, HostPath: k.place.hostPath, SpecPath: k.place.specPath,
+	}
+	if err := errors.Join(k.sweep(ctx, true, nil), r.write(k.layout)); err != nil {
+		return died, errors.Join(err, b.close(context.WithoutCancel(ctx)))
+	}
+	k.log.Info().Int("containerd", b.proc.pid).Msg("daemon serves")
+	why, release := k.watch(ctx, b)
+	err := b.close(context.WithoutCancel(ctx))
+	release()
+	return why, err
+}
+
+// watch returns why the daemon must end. When that is for want of users, no process can become one until release is
+// called.
+func (k *keeper) watch(ctx context.Context, b *box) (why reason, release func()) {
+	release = func() {}
+	health, swept := make(chan error, 1), make(chan error, 1)
+	strikes, asking, sweeping, due := 0, false, false, false
+	lost := b.lost()
+	lastUse, lastSweep, lastAsked := time.Now(), time.Now(), time.Time{}
+	tick := time.NewTicker(userEvery)
+	defer tick.Stop()
+	hctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for {
+		select {
+		case <-ctx.Done():
+			return stopped, release
+		case <-lost:
+			return died, release
+		case err := <-health:
+			asking = false
+			if strikes++; err == nil {
+				strikes = 0
+			} else if strikes >= healthStrikes {
+				k.log.Error().Err(err).Msg("containerd hangs")
+				return hung, release
+			}
+		case err := <-swept:
+			sweeping = false
+			if err != nil {
+				k.log.Warn().Err(err).Msg("what dead users left stays for now")
+			}
+		case now := <-tick.C:
+			if !asking && now.Sub(lastAsked) >= healthEvery {
+				asking, lastAsked = true, now
+				go k.ask(hctx, health)
+			}
+			living, dead, err := k.layout.users()
+			if err != nil {
+				k.log.Warn().Err(err).Msg("users are not known")
+				continue
+			}
+			due = due || len(dead) > 0 || now.Sub(lastSweep) >= sweepEvery
+			if due && !sweeping {
+				due, sweeping, lastSweep = false, true, now
+				go func() { swept <- k.sweep(hctx, false, living) }()
+			}
+			if len(living) > 0 {
+				lastUse = now
+			}
+			if now.Sub(lastUse) >= k.cfg.Idle {
+				if release, err := k.shutOut(); err == nil {
+					return unused, release
+				}
+			}
+		}
+	}
+}
+
+// ask sends containerd's answer to one question after its health.
+func (k *keeper) ask(ctx context.Context, answer chan<- error) {
+	ctx, cancel := context.WithTimeout(ctx, healthPatience)
+	defer cancel()
+	answer <- serving(ctx, k.layout.socket())
+}
+
+// errInUse says that there is a user after all.
+var errInUse = errors.New("the daemon is in use")
+
+// shutOut takes the lock that new users need, if there is none now.
+func (k *keeper) shutOut() (release func(), err error) {
+	start := flock.New(k.layout.path("start.lock"))
+	got, err := start.TryLock()
+	if err != nil {
+		return nil, err
+	}
+	if !got {
+		return nil, errInUse
+	}
+	living, _, err := k.layout.users()
+	if err == nil && len(living) > 0 {
+		err = errInUse
+	}
+	if err != nil {
+		return nil, errors.Join(err, start.Close())
+	}
+	// The keeper's own lock must be free when the next user looks for a keeper, so it goes first.
+	return func() { _ = k.lock.Close(); _ = start.Close() }, nil
+}
