@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	_ "embed" // the compile script
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -31,8 +32,7 @@ var compileScript string
 // An interpreter is the embedded CPython, extracted on the host. It is used twice: its files go into the default image,
 // and it compiles Python sources for that image.
 type interpreter struct {
-	dir string // bin/ and lib/ below it; owned by the interpreter
-	exe string
+	dir string // owned by the interpreter; tree/bin and tree/lib below it
 }
 
 // extractPython writes the embedded CPython (about 140 MiB) into a new directory below parent. The caller must close it.
@@ -42,14 +42,8 @@ func extractPython(parent string) (*interpreter, error) {
 		return nil, fmt.Errorf("extract the embedded Python: %w", err)
 	}
 	p := &interpreter{dir: dir}
-	embedded, err := python.NewEmbeddedPythonWithTmpDir(filepath.Join(dir, "tree"), false)
-	if err != nil {
-		p.close()
-		return nil, fmt.Errorf("extract the embedded Python below %s: %w", parent, err)
-	}
-	if p.exe, err = embedded.GetExePath(); err != nil {
-		p.close()
-		return nil, fmt.Errorf("extract the embedded Python: %w", err)
+	if _, err := python.NewEmbeddedPythonWithTmpDir(p.tree(), false); err != nil {
+		return nil, errors.Join(fmt.Errorf("extract the embedded Python below %s: %w", parent, err), p.close())
 	}
 	return p, nil
 }
@@ -58,6 +52,9 @@ func (p *interpreter) close() error { return os.RemoveAll(p.dir) }
 
 // tree is the directory that holds bin/ and lib/.
 func (p *interpreter) tree() string { return filepath.Join(p.dir, "tree") }
+
+// exe is the interpreter itself.
+func (p *interpreter) exe() string { return filepath.Join(p.tree(), "bin", executable()) }
 
 // droppedDirs and droppedFiles are what a sandbox has no use for: Tcl/Tk and what draws with it, installers, what only
 // builds C extensions, CPython's own test helpers, and libpython, which the executable already holds. Patterns of
@@ -112,7 +109,7 @@ func (p *interpreter) entry(file, rel string, d fs.DirEntry) entry {
 	if path.Dir(rel) != "bin" {
 		return e
 	}
-	if versioned := p.executable(); d.Name() != versioned {
+	if versioned := executable(); d.Name() != versioned {
 		return linkEntry(e.path, versioned)
 	}
 	e.mode = 0o755
@@ -120,7 +117,7 @@ func (p *interpreter) entry(file, rel string, d fs.DirEntry) entry {
 }
 
 // executable is the file name of the interpreter with its version, for example "python3.14".
-func (p *interpreter) executable() string {
+func executable() string {
 	release, _, _ := strings.Cut(pythonVersion, "-")
 	parts := strings.SplitN(release, ".", 3)
 	return "python" + parts[0] + "." + parts[1]
@@ -154,7 +151,7 @@ func (p *interpreter) compile(ctx context.Context, sources []source) ([]entry, e
 	for i, s := range sources {
 		name := fmt.Sprintf("%d.pyc", i)
 		fmt.Fprintf(&inputs[i%workers], "%s\t%s\t%s\n", s.file, s.display, filepath.Join(out, name))
-		entries[i] = entry{path: p.cachePath(s.display), mode: 0o644, from: filepath.Join(out, name)}
+		entries[i] = entry{path: cachePath(s.display), mode: 0o644, from: filepath.Join(out, name)}
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range inputs {
@@ -168,7 +165,7 @@ func (p *interpreter) compile(ctx context.Context, sources []source) ([]entry, e
 
 // run compiles the files that one list names.
 func (p *interpreter) run(ctx context.Context, list *bytes.Buffer) error {
-	cmd := exec.CommandContext(ctx, p.exe, "-I", "-B", "-S", "-c", compileScript)
+	cmd := exec.CommandContext(ctx, p.exe(), "-I", "-B", "-S", "-c", compileScript)
 	cmd.Env = []string{} // nothing of the caller's may change what is compiled
 	cmd.Stdin = list
 	if text, err := cmd.CombinedOutput(); err != nil {
@@ -178,9 +175,9 @@ func (p *interpreter) run(ctx context.Context, list *bytes.Buffer) error {
 }
 
 // cachePath is where Python looks for the compiled form of a source file, as importlib.util.cache_from_source says.
-func (p *interpreter) cachePath(display string) string {
+func cachePath(display string) string {
 	dir, name := path.Split(strings.TrimPrefix(display, "/"))
-	tag := "cpython-" + strings.ReplaceAll(strings.TrimPrefix(p.executable(), "python"), ".", "")
+	tag := "cpython-" + strings.ReplaceAll(strings.TrimPrefix(executable(), "python"), ".", "")
 	return path.Join(dir, "__pycache__", strings.TrimSuffix(name, ".py")+"."+tag+".pyc")
 }
 

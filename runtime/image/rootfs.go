@@ -79,12 +79,11 @@ func sourcesOf(entries []entry) []source {
 // search directories that their distribution chose, so all go into one directory and the others are names for it:
 // Fedora's lib64, Debian's multiarch one, whatever directory holds the interpreter named in the executable.
 func libraryEntries(p *interpreter, files []entry, finder *libcFinder) ([]entry, error) {
-	exe := filepath.Join(p.tree(), "bin", p.executable())
-	linker, err := interpreterOf(exe)
+	linker, err := interpreterOf(p.exe())
 	if err != nil {
 		return nil, err
 	}
-	objects := []string{exe}
+	objects := []string{p.exe()}
 	for _, e := range files {
 		if strings.HasSuffix(e.path, ".so") {
 			objects = append(objects, e.from)

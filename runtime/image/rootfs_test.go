@@ -37,6 +37,7 @@ var testRoot struct {
 	interpreter *interpreter
 	entries     []entry
 	archive     []byte
+	unpacked    string
 }
 
 // buildRoot builds the default root filesystem once and returns its entries and archive.
@@ -68,8 +69,9 @@ func buildRoot(t *testing.T) ([]entry, []byte) {
 
 func TestDefaultRootIsTheSameEachTime(t *testing.T) {
 	_, first := buildRoot(t)
-	p, err := extractPython(t.TempDir())
-	if err != nil {
+	// Elsewhere, and with other times on the files.
+	p := &interpreter{dir: t.TempDir()}
+	if err := os.CopyFS(p.tree(), os.DirFS(testRoot.interpreter.tree())); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := rootEntries(t.Context(), p, newLibcFinder("/"))
@@ -126,7 +128,7 @@ func TestEverySourceIsCompiled(t *testing.T) {
 // A test that the quick key sees every library that goes into the image.
 func TestKnownLibrariesCoverTheClosure(t *testing.T) {
 	entries, _ := buildRoot(t)
-	linker, err := interpreterOf(filepath.Join(testRoot.interpreter.tree(), "bin", testRoot.interpreter.executable()))
+	linker, err := interpreterOf(testRoot.interpreter.exe())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,14 +140,23 @@ func TestKnownLibrariesCoverTheClosure(t *testing.T) {
 	}
 }
 
-// unpackRoot unpacks the default root filesystem for one test.
+// unpackRoot unpacks the default root filesystem once, for tests that only read it.
 func unpackRoot(t *testing.T) string {
 	t.Helper()
 	_, data := buildRoot(t)
-	root := t.TempDir()
+	testRoot.Lock()
+	defer testRoot.Unlock()
+	if testRoot.unpacked != "" {
+		return testRoot.unpacked
+	}
+	root := filepath.Join(testRoot.dir, "root")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := archive.Apply(t.Context(), root, bytes.NewReader(data), archive.WithNoSameOwner()); err != nil {
 		t.Fatal(err)
 	}
+	testRoot.unpacked = root
 	return root
 }
 
