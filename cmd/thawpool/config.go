@@ -1,0 +1,196 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/thawpool/thawpool/actors/front"
+	"github.com/thawpool/thawpool/pool"
+	"github.com/thawpool/thawpool/runtime"
+)
+
+// Config is everything that can be set. options.go says by which names, docs/configuration.md what each means.
+type Config struct {
+	Pool     pool.Config
+	PoolSize poolSize // goes into Pool
+
+	Timeout    time.Duration
+	MaxTimeout time.Duration
+	Limits     runtime.Limits
+	OutputMax  int64 // bytes of each of stdout and stderr in an answer
+	OutputMode string
+
+	Image     string
+	Preload   []string // modules imported before the freeze
+	Runtime   string   // containerd's name of a runtime; "" means thawpool's own shim
+	ShimTasks int      // sandboxes one shim serves at most
+
+	DaemonIdle        time.Duration
+	ContainerdAddress string // an existing rootless containerd in place of the private one; "" means the private one
+	StateDir          string
+	BinDir            string // where containerd, runc and rootlesskit are
+
+	LogLevel  string
+	LogFormat string
+}
+
+// What has no place in another room's defaults.
+const (
+	defaultTimeout    = 30 * time.Second  // as the reference bridge
+	defaultMaxTimeout = 120 * time.Second // as the reference bridge
+	defaultOutputMax  = 1 << 20           // what a model can make sense of, many times over
+	defaultDaemonIdle = 300 * time.Second // as the reference bridge
+	defaultShimTasks  = 16                // few are lost with one shim, and its memory is shared by many
+)
+
+// defaultConfig is what holds where nothing is set.
+func defaultConfig() Config {
+	p := pool.Default()
+	return Config{
+		Pool:       p,
+		PoolSize:   poolSize{N: p.Size},
+		Timeout:    defaultTimeout,
+		MaxTimeout: defaultMaxTimeout,
+		Limits:     runtime.DefaultLimits(),
+		OutputMax:  defaultOutputMax,
+		OutputMode: string(front.ModeCompact),
+		Image:      "default",
+		ShimTasks:  defaultShimTasks,
+		DaemonIdle: defaultDaemonIdle,
+		StateDir:   defaultStateDir(),
+		BinDir:     defaultBinDir(),
+		LogLevel:   "info",
+		LogFormat:  "auto",
+	}
+}
+
+// defaultStateDir follows the XDG base directories. Without a home there is none, which Validate tells.
+func defaultStateDir() string {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "thawpool")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".local", "state", "thawpool")
+}
+
+// defaultBinDir is where this program lies: make puts the pinned tools beside it.
+func defaultBinDir() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return filepath.Dir(self)
+}
+
+// FieldError names the option that cannot be used and why.
+type FieldError struct {
+	Field  string // its long flag without dashes
+	Source string // where it was set: a flag, a variable, a file; "" when only the whole is wrong
+	Err    error
+}
+
+func (e *FieldError) Error() string {
+	if e.Source == "" {
+		return e.Field + ": " + e.Err.Error()
+	}
+	return fmt.Sprintf("%s (%s): %v", e.Field, e.Source, e.Err)
+}
+
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// The least that still lets a sandbox boot and be of use, found by trying.
+const (
+	minMemory    = 48 << 20
+	minPIDs      = 8
+	minTmp       = 1 << 20
+	minOutputMax = 1 << 10
+	maxOutputMax = 256 << 20
+)
+
+// Validate reports everything that cannot be used, each as a *FieldError, joined. It completes what follows from other
+// fields.
+func (c *Config) Validate() error {
+	var errs []error
+	check := func(ok bool, field, format string, args ...any) {
+		if !ok {
+			errs = append(errs, &FieldError{Field: field, Err: fmt.Errorf(format, args...)})
+		}
+	}
+	c.applyPoolSize()
+	p := c.Pool
+	check(p.Max >= 1, "pool-max", "must be at least 1 and is %d", p.Max)
+	check(p.Size >= 0, "pool-size", "must be 0 or more, or auto, and is %d", p.Size)
+	check(p.Size <= p.Max, "pool-size", "must be at most pool-max (%d) and is %d", p.Max, p.Size)
+	check(p.Refill >= 1, "pool-refill", "must be at least 1 and is %d", p.Refill)
+	check(p.MaxAge >= time.Second, "pool-max-age", "must be at least 1s and is %v", p.MaxAge)
+	check(slices.Contains(poolEmpties, string(p.Empty)), "pool-empty", "must be one of %s and is %q", strings.Join(poolEmpties, ", "), p.Empty)
+	check(p.Queue >= 0, "queue", "must be 0 or more and is %d", p.Queue)
+	check(p.QueueWait > 0, "queue-wait", "must be more than 0 and is %v", p.QueueWait)
+	check(p.Size > 0 || p.Empty != pool.EmptyRefuse, "pool-empty", "must not be refuse with pool-size 0: every call would be refused")
+	check(p.Size > 0 || p.Queue > 0 || p.Empty != pool.EmptyWait, "queue", "must be at least 1 with pool-size 0: no call could ever run")
+	check(c.MaxTimeout >= time.Second && c.MaxTimeout <= 24*time.Hour, "max-timeout", "must be from 1s to 24h and is %v", c.MaxTimeout)
+	check(c.Timeout >= front.MinTimeout && c.Timeout <= c.MaxTimeout, "timeout", "must be from %v to max-timeout (%v) and is %v",
+		front.MinTimeout, c.MaxTimeout, c.Timeout)
+	check(c.Limits.Memory >= minMemory, "memory", "must be at least %s and is %s", sizeText(minMemory), sizeText(c.Limits.Memory))
+	check(c.Limits.PIDs >= minPIDs && c.Limits.PIDs <= 32768, "pids", "must be from %d to 32768 and is %d", minPIDs, c.Limits.PIDs)
+	check(c.Limits.Tmp >= minTmp, "tmp", "must be at least %s and is %s", sizeText(minTmp), sizeText(c.Limits.Tmp))
+	check(c.OutputMax >= minOutputMax && c.OutputMax <= maxOutputMax, "output-max", "must be from %s to %s and is %s",
+		sizeText(minOutputMax), sizeText(maxOutputMax), sizeText(c.OutputMax))
+	check(slices.Contains(outputModes, c.OutputMode), "output-mode", "must be one of %s and is %q", strings.Join(outputModes, ", "), c.OutputMode)
+	check(c.ShimTasks >= 1, "shim-tasks", "must be at least 1 and is %d", c.ShimTasks)
+	check(c.DaemonIdle >= time.Second, "daemon-idle", "must be at least 1s and is %v", c.DaemonIdle)
+	check(filepath.IsAbs(c.StateDir), "state-dir", "must be an absolute path and is %q", c.StateDir)
+	check(filepath.IsAbs(c.BinDir), "bin-dir", "must be an absolute path and is %q", c.BinDir)
+	check(c.ContainerdAddress == "" || filepath.IsAbs(c.ContainerdAddress), "containerd-address", "must be the absolute path of a socket and is %q", c.ContainerdAddress)
+	check(slices.Contains(logLevels, c.LogLevel), "log-level", "must be one of %s and is %q", strings.Join(logLevels, ", "), c.LogLevel)
+	check(slices.Contains(logFormats, c.LogFormat), "log-format", "must be one of %s and is %q", strings.Join(logFormats, ", "), c.LogFormat)
+	for _, m := range c.Preload {
+		check(isModule(m), "preload", "has %q, which is no Python module's name", m)
+	}
+	return errors.Join(errs...)
+}
+
+var (
+	poolEmpties = []string{string(pool.EmptyWait), string(pool.EmptyCold), string(pool.EmptyRefuse)}
+	outputModes = []string{string(front.ModeCompact), string(front.ModeTOON)}
+	logLevels   = []string{"trace", "debug", "info", "warn", "error"}
+	logFormats  = []string{"auto", "json", "console"}
+)
+
+// autoSizeMin is the least that --pool-size auto shrinks to: one to answer with and one for the call after it.
+const autoSizeMin = 2
+
+// applyPoolSize puts --pool-size into the pool's terms.
+func (c *Config) applyPoolSize() {
+	c.Pool.Auto = c.PoolSize.Auto
+	if !c.PoolSize.Auto {
+		c.Pool.Size = c.PoolSize.N
+		return
+	}
+	c.Pool.SizeMin, c.Pool.SizeMax = min(autoSizeMin, c.Pool.Max), c.Pool.Max
+	c.Pool.Size = min(max(pool.Default().Size, c.Pool.SizeMin), c.Pool.SizeMax)
+}
+
+// isModule tells whether name is a dotted Python name of ASCII letters.
+func isModule(name string) bool {
+	for part := range strings.SplitSeq(name, ".") {
+		for i, c := range part {
+			letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+			if !letter && (i == 0 || c < '0' || c > '9') {
+				return false
+			}
+		}
+		if part == "" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/thawpool/thawpool/runtime/host"
+	"github.com/thawpool/thawpool/runtime/host/prepare"
+)
+
+// doctorReport is what `doctor --json` prints.
+type doctorReport struct {
+	OK     bool         `json:"ok"`   // sandboxes can run
+	User   string       `json:"user"` // the account that was checked
+	Checks []host.Check `json:"checks"`
+}
+
+// newDoctorCommand checks this machine. live makes the last checks, which need the private daemon: daemon, image, and a
+// real sandbox booted, frozen, thawed and run. It is called only when nothing before them failed; nil makes none.
+func newDoctorCommand(live func(context.Context) []host.Check) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check whether sandboxes can run here, and say what is missing",
+		Long: "Check whether sandboxes can run here. Each line is one check; a failure shows its cause and the command that mends it.\n" +
+			"The exit status is 0 when sandboxes can run. As root it checks the service account " + host.Account + ". It changes nothing.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			report, err := diagnose(cmd.Context(), live)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = json.NewEncoder(cmd.OutOrStdout()).Encode(report)
+			} else {
+				err = report.print(cmd.OutOrStdout())
+			}
+			if err == nil && !report.OK {
+				err = errors.New("sandboxes cannot run here")
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// diagnose makes the checks for whoever would run the sandboxes. As root that is the service account: once it can reach
+// this program, it looks for itself, because only its own look proves anything.
+func diagnose(ctx context.Context, live func(context.Context) []host.Check) (doctorReport, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return doctorReport{}, fmt.Errorf("find this executable: %w", err)
+	}
+	uid := os.Geteuid()
+	if realRoot() {
+		a, err := findAccount()
+		if err != nil {
+			return noAccount(filepath.Dir(exe), err), nil
+		}
+		if start, ok := prepare.Installed(exe, a.uid); ok {
+			return doctorReport{}, a.become(start, os.Args, nil)
+		}
+		uid, live = a.uid, nil
+	}
+	r := doctorReport{User: userName(uid), Checks: host.Preflight(uid, filepath.Dir(exe))}
+	r.OK = host.FirstFailure(r.Checks) == nil
+	if r.OK && live != nil {
+		r.Checks = append(r.Checks, live(ctx)...)
+		r.OK = host.FirstFailure(r.Checks) == nil
+	}
+	return r, nil
+}
+
+// noAccount is the report for root when nothing was prepared yet: what is missing first, then what the machine is like.
+func noAccount(binDir string, cause error) doctorReport {
+	missing := host.Check{
+		ID: "account", Title: "service account", Fatal: true,
+		Cause: "the account " + host.Account + ", which runs sandboxes for root, does not exist: " + cause.Error(),
+		Fix:   host.SetupCommand(0),
+	}
+	return doctorReport{User: host.Account, Checks: append([]host.Check{missing}, host.MachineChecks(0, binDir)...)}
+}
+
+func userName(uid int) string {
+	if u, err := host.LookupUser(uid); err == nil {
+		return u.Username
+	}
+	return strconv.Itoa(uid)
+}
+
+// print writes one line a check, and below a failure its cause and mend.
+func (r doctorReport) print(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "checks for %s\n", r.User)
+	for _, c := range r.Checks {
+		switch {
+		case c.OK:
+			fmt.Fprintf(&b, "ok    %s: %s\n", c.Title, c.Detail)
+		case c.Fatal:
+			fmt.Fprintf(&b, "FAIL  %s: %s\n", c.Title, c.Cause)
+		default:
+			fmt.Fprintf(&b, "warn  %s: %s\n", c.Title, c.Cause)
+		}
+		if !c.OK && c.Fix != "" {
+			fmt.Fprintf(&b, "      mend it: %s\n", c.Fix)
+		}
+	}
+	if r.OK {
+		b.WriteString("sandboxes can run\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"errors"
+	"os"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// app is what the commands share. It is complete once a command's own code runs.
+type app struct {
+	cfg        Config
+	options    []option
+	flags      *pflag.FlagSet
+	configFile string
+	sources    map[string]string // option name → where its value came from
+	warnings   []string          // about the configuration, for the log
+	files      []string          // operands that name files to read
+	log        zerolog.Logger
+}
+
+func newApp() *app {
+	a := &app{cfg: defaultConfig(), log: zerolog.Nop()}
+	a.options = options(&a.cfg)
+	a.flags = flagSet(a.options)
+	return a
+}
+
+// unconfigured marks commands that work without configuration, also with a broken one.
+const unconfigured = "unconfigured"
+
+func newRoot() *cobra.Command {
+	a := newApp()
+	root := &cobra.Command{
+		Use:   "thawpool",
+		Short: "Run Python for agents in fresh, frozen, rootless sandboxes",
+		Long: `thawpool lets an LLM agent run Python safely and at once. Every call takes a fresh, already started, frozen
+rootless sandbox from a pool, thaws it, runs the code in it, answers, and destroys it.
+
+Put "thawpool serve" into an MCP client's config, or try:  echo 'print(6*7)' | thawpool run -`,
+		Version:       versionText(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Name() == "run" || cmd.Name() == "import" {
+				a.files = args
+			}
+			if cmd.Annotations[unconfigured] != "" || cmd.Parent() != nil && cmd.Parent().Name() == "completion" || cmd.Name() == cobra.ShellCompRequestCmd {
+				return nil
+			}
+			return a.configure(cmd)
+		},
+	}
+	root.SetVersionTemplate("thawpool {{.Version}}\n")
+	root.PersistentFlags().StringVar(&a.configFile, configFlag, "", "config `file`, .yaml, .toml or .json (default thawpool/config.* in the user's config directory)")
+	_ = root.MarkPersistentFlagFilename(configFlag, "yaml", "yml", "toml", "json")
+	a.addCommands(root)
+	return root
+}
+
+// addCommands adds the commands, each with the flags of what it uses.
+func (a *app) addCommands(root *cobra.Command) {
+	add := func(cmd *cobra.Command, which ...group) {
+		a.addFlags(cmd, which...)
+		root.AddCommand(cmd)
+	}
+	add(newServeCommand(a), groups...)
+	add(newRunCommand(a), groupLimits, groupSandbox, groupDaemon, groupLog)
+	add(newSetupCommand())
+	add(newDoctorCommand(a.liveChecks), groupLimits, groupSandbox, groupDaemon, groupLog)
+	images := newImageCommand(a.openImages)
+	for _, cmd := range images.Commands() {
+		a.addFlags(cmd, groupDaemon, groupLog)
+	}
+	add(images)
+	add(newDaemonCommand())
+	add(newDemoCommand())
+	add(newConfigCommand(a), groups...)
+	add(newVersionCommand(a))
+}
+
+// configure loads the configuration and makes the log, which also travels in the command's context.
+func (a *app) configure(cmd *cobra.Command) error {
+	var err error
+	a.sources, a.warnings, err = load(a.options, a.flags, a.configFile)
+	if err := errors.Join(err, a.withSources(a.cfg.Validate())); err != nil {
+		return err
+	}
+	if cmd.Name() != "serve" && a.sources["log-level"] == fromDefault {
+		a.cfg.LogLevel = "warn" // a person reads stderr
+	}
+	a.log = newLog(&a.cfg, os.Stderr)
+	cmd.SetContext(a.log.WithContext(cmd.Context()))
+	return nil
+}
+
+// withSources tells of each field that Validate names where its value came from.
+func (a *app) withSources(err error) error {
+	all, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // what errors.Join gave, itself
+	if !ok {
+		return err
+	}
+	for _, e := range all.Unwrap() {
+		var field *FieldError
+		if errors.As(e, &field) && a.sources[field.Field] != fromDefault {
+			field.Source = a.sources[field.Field]
+		}
+	}
+	return err
+}
+
+// drop makes a command that was started by root go on as the service account, with the same configuration; see
+// dropToAccount. Everything that runs sandboxes calls it first. files name what the command will read.
+func (a *app) drop(files ...string) error {
+	if path, err := configPath(a.configFile); err == nil && path != "" {
+		if a.configFile == "" && realRoot() {
+			err = os.Setenv(configEnv, path) // root's own file, which the account would not look for
+		}
+		if err != nil {
+			return err
+		}
+		files = append(files, path)
+	}
+	if err := dropToAccount(os.Args[1:], files); err != nil {
+		return err
+	}
+	for _, w := range a.warnings {
+		a.log.Warn().Msg(w)
+	}
+	return nil
+}

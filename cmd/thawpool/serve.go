@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/thawpool/thawpool/actors/front"
+)
+
+const (
+	// closeTime is how long destroying everything may take at the end: clients kill two seconds after they closed our
+	// input, and the front may have used 1.6 of them.
+	closeTime = 400 * time.Millisecond
+	// stopTime is the same after a signal, where nobody counts seconds.
+	stopTime = 10 * time.Second
+	// spareInFlight are calls taken in beyond what pool and queue hold: the pool's refusal says more than the front's.
+	spareInFlight = 64
+	// outputKeep is how long the whole of an output that was cut can be read.
+	outputKeep = 10 * time.Minute
+	// outputsMost bounds all that is kept of outputs, bytes on disk.
+	outputsMost = 256 << 20
+)
+
+func newServeCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "serve",
+		Short: "Serve MCP over stdin and stdout: what to put into a client's config",
+		Long: `Serve MCP over stdin and stdout, with the one tool run_python. Logs go to stderr. It answers at once; calls wait
+until the pool has a sandbox for them. It ends with its input, or with a signal; a second signal ends it at once.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd) },
+	}
+}
+
+func (a *app) serve(cmd *cobra.Command) error {
+	if err := a.drop(); err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	outputs, err := front.NewSpool(filepath.Join(a.cfg.StateDir, "outputs"), outputsMost, outputKeep)
+	if err != nil {
+		return err
+	}
+	defer outputs.Close()
+	o := newOpener(ctx, a.cfg.Pool.QueueWait, a.openChecked)
+	f, err := front.New(front.Config{
+		Runner:       o,
+		Version:      versionText(),
+		Timeout:      a.cfg.Timeout,
+		MaxTimeout:   a.cfg.MaxTimeout,
+		MaxInFlight:  a.cfg.Pool.Max + a.cfg.Pool.Queue + spareInFlight,
+		Mode:         front.Mode(a.cfg.OutputMode),
+		Capabilities: a.capabilities,
+		Outputs:      outputs,
+		Log:          a.log,
+	})
+	if err == nil {
+		err = f.Serve(ctx, cmd.InOrStdin(), cmd.OutOrStdout())
+	}
+	return errors.Join(err, a.closeAll(ctx, o))
+}
+
+// closeAll destroys what is left, in the time there is.
+func (a *app) closeAll(ctx context.Context, s sandboxes) error {
+	within := closeTime
+	if ctx.Err() != nil {
+		within = stopTime
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	defer cancel()
+	err := s.Close(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		// Sandboxes that are left have an owner label: the watcher removes them once this process has gone.
+		a.log.Warn().Dur("within", within).Msg("not everything was destroyed in time")
+		return nil
+	}
+	return err
+}
+
+// openChecked brings sandboxes up, or tells what the machine lacks in doctor's words.
+func (a *app) openChecked(ctx context.Context) (sandboxes, error) {
+	began := time.Now()
+	s, err := a.tryOpen(ctx)
+	switch {
+	case err == nil:
+		a.log.Info().Dur("took_ms", time.Since(began)).Msg("sandboxes are coming up")
+	case ctx.Err() == nil:
+		a.log.Error().Err(err).Msg("sandboxes cannot be had")
+	}
+	return s, err
+}
+
+// capabilities is the text of the resource that tells what code can do here.
+func (a *app) capabilities() string {
+	l := a.cfg.Limits
+	return fmt.Sprintf(`Python runs in a sandbox of its own for each call, which is destroyed after it.
+No network. uid 65534. The system is read-only; /tmp and /workspace are in memory, noexec, %s each.
+Memory %s, %d processes and threads, %v for a call (at most %v), %s each of stdout and stderr in an answer.
+Top-level await works, and so does asyncio.run. The repr of a last expression comes back as value.
+Output that was cut can be read whole as the resource named in the answer, for %v.
+`, sizeText(l.Tmp), sizeText(l.Memory), l.PIDs, a.cfg.Timeout, a.cfg.MaxTimeout, sizeText(a.cfg.OutputMax), outputKeep)
+}
