@@ -26,7 +26,7 @@ type builder struct {
 func (b *builder) build() Server {
 	f := b.entry.fields
 	s := &b.server
-	s.Name, s.Source, s.Origin = b.entry.name, b.entry.pos, b.dialect.origin
+	s.Name, s.Source, s.Origin, s.fields = b.entry.name, b.entry.pos, b.dialect.origin, f
 	s.Description = b.text("description")
 	if s.Description == "" {
 		s.Description = b.entry.description
@@ -237,7 +237,10 @@ func (b *builder) remote() {
 }
 
 func (b *builder) expander() *expander {
-	return &expander{lookup: b.lookup, home: b.src.Home, project: b.src.Project, braces: b.dialect.braces}
+	return &expander{
+		lookup: b.lookup, home: b.src.Home, project: b.src.Project, braces: b.dialect.braces,
+		literal: b.dialect.own && b.entry.fields[literalKey] == true,
+	}
 }
 
 func (b *builder) lookup(name string) (string, bool) {

@@ -15,6 +15,7 @@ type dialect struct {
 	timeout time.Duration            // unit of "timeout"; zero guesses
 	url     Transport                // of "url" without a type; empty goes by the address
 	braces  bool                     // {env:NAME} is a variable
+	own     bool                     // written by Save
 	base    func(file string) string // what relative paths in the file start from
 }
 
@@ -28,6 +29,7 @@ var anyRoots = roots([]string{"mcpServers"}, []string{"servers"}, []string{"mcp"
 var (
 	mcps = dialect{origin: "mcps", roots: anyRoots, bare: true, base: filepath.Dir}
 	file = dialect{origin: "file", roots: anyRoots, bare: true, base: filepath.Dir}
+	own  = dialect{origin: "added", roots: roots([]string{"mcpServers"}), base: filepath.Dir, own: true}
 )
 
 // client is one MCP client whose own files can be read.

@@ -19,11 +19,15 @@ type expander struct {
 	lookup        func(string) (string, bool)
 	home, project string
 	braces        bool
+	literal       bool // nothing is a variable
 	missing       []string
 }
 
 // expand returns s with its variables replaced. field is for the message when one is missing.
 func (x *expander) expand(field, s string) string {
+	if x.literal {
+		return s
+	}
 	if x.braces {
 		s = braces.ReplaceAllStringFunc(s, func(found string) string {
 			m := braces.FindStringSubmatch(found)

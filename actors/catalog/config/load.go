@@ -14,12 +14,13 @@ import (
 )
 
 // Sources say where definitions are read from. Of two servers with one name the first counts and the other is a
-// Problem; the order is: Files, EnvFile, Dirs, Discover, each in its own order, the files of a directory by name, the
+// Problem; the order is: Files, EnvFile, Dirs, Added, Discover, each in its own order, the files of a directory by name, the
 // servers of a file from top to bottom.
 type Sources struct {
 	Files    []string // given by flag; a missing one is a Problem
 	EnvFile  string   // from MCP_SERVERS_CONFIG; a missing one is a Problem
 	Dirs     []string // each *.json and *.jsonc directly in them; a missing directory is none
+	Added    string   // the file that Save writes; a missing one is none
 	Discover []string // MCP clients whose own files are read as well, of Clients
 	Project  string   // directory whose project-level files of those clients count too; empty means none
 
@@ -119,6 +120,9 @@ func (l *loader) files() []source {
 	}
 	for _, dir := range l.src.Dirs {
 		list = append(list, inDir(dir, &mcps)...)
+	}
+	if l.src.Added != "" {
+		list = append(list, source{path: l.src.Added, dialect: &own})
 	}
 	for _, name := range l.src.Discover {
 		client, ok := clients[name]

@@ -53,6 +53,8 @@ type Server struct {
 	Source Position
 	Origin string // what kind of file it came from: "mcps", "file", or a client's name such as "cursor"
 	Hash   string // of all that decides what is started or reached; see HashOf
+
+	fields map[string]any // the entry as it stands in its file, variables not expanded; nil when made otherwise
 }
 
 // Position is a place in a config file. Line and Column count from 1; zero means the whole file.

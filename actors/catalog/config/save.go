@@ -1,0 +1,89 @@
+package config
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/google/renameio/v2"
+)
+
+// literalKey marks an entry of the added file in which nothing is a variable: what came from a registry must not be able
+// to ask for the user's environment.
+const literalKey = "literal"
+
+// added is the content of the file that Save writes.
+type added struct {
+	Comment string                    `json:"comment"`
+	Servers map[string]map[string]any `json:"mcpServers"`
+}
+
+// Save keeps s in path, a file of thawpool's own that Sources.Added names, mode 0600. An entry of that name is replaced.
+// What came from a config file is kept as it stood there, variables and all; no file of the user is ever written.
+func Save(ctx context.Context, path string, s Server) error {
+	if err := CheckServerName(s.Name); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("save server %q: %w", s.Name, err)
+	}
+	lock := flock.New(path+".lock", flock.SetPermissions(0o600))
+	if _, err := lock.TryLockContext(ctx, 2*time.Millisecond); err != nil {
+		return fmt.Errorf("save server %q: lock: %w", s.Name, err)
+	}
+	err := save(path, s)
+	return errors.Join(err, lock.Close())
+}
+
+func save(path string, s Server) error {
+	all := added{Servers: map[string]map[string]any{}}
+	raw, err := read(path)
+	if err == nil {
+		err = json.Unmarshal(raw, &all)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("save server %q: %s: %w; mend or remove the file", s.Name, path, err)
+	}
+	all.Comment = "servers added by thawpool"
+	if all.Servers == nil {
+		all.Servers = map[string]map[string]any{}
+	}
+	all.Servers[s.Name] = s.definition()
+	raw, err = json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return fmt.Errorf("save server %q: %w", s.Name, err)
+	}
+	if err := renameio.WriteFile(path, append(raw, '\n'), 0o600); err != nil {
+		return fmt.Errorf("save server %q: %w", s.Name, err)
+	}
+	return nil
+}
+
+// definition is an entry that reads back as s.
+func (s Server) definition() map[string]any {
+	if s.fields != nil {
+		return s.fields
+	}
+	d := map[string]any{literalKey: true, "type": string(s.Transport), "description": s.Description}
+	if s.Transport == Stdio {
+		d["command"], d["args"], d["env"] = s.Command, s.Args, s.Env
+		if s.Dir != "" {
+			d["cwd"] = s.Dir
+		}
+	} else {
+		d["url"], d["headers"] = s.URL, s.Headers
+	}
+	if s.StartTimeout > 0 {
+		d["startTimeout"] = s.StartTimeout.String()
+	}
+	if s.CallTimeout > 0 {
+		d["callTimeout"] = s.CallTimeout.String()
+	}
+	return d
+}
