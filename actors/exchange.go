@@ -260,6 +260,7 @@ func (x *exchange) report(r *Receipt) {
 		r.Calls = append(r.Calls, in.shown("cancelled"))
 	}
 	r.CallCount, r.KeptOut = x.count, x.keptOut
+	r.Plan = planOf(r.Calls)
 }
 
 // shown is what the receipt says of a call that no bridge has told about.

@@ -67,6 +67,8 @@ type Receipt struct {
 	PeakBytes int64       `json:"peakMemoryBytes"`
 	Calls     []InnerCall `json:"calls,omitempty"` // at most 200 of them; CallCount has the whole number
 	CallCount int         `json:"callCount,omitempty"`
+	// Plan is what calls would have done that were planned and not made, at most as many as Calls.
+	Plan []PlannedCall `json:"plan,omitempty"`
 	// KeptOut is how many bytes of tool results reached the code and not the model.
 	KeptOut int64 `json:"keptOutBytes,omitempty"`
 }
@@ -79,4 +81,13 @@ type InnerCall struct {
 	BytesIn  int     `json:"bytesIn"`  // arguments
 	BytesOut int     `json:"bytesOut"` // result
 	Outcome  string  `json:"outcome"`  // ok, error, denied, cancelled, timeout, planned
+	// Planned is set with the outcome planned; the receipt's Plan gathers them.
+	Planned *PlannedCall `json:"-"`
+}
+
+// PlannedCall is a call that was answered as planned and not made.
+type PlannedCall struct {
+	Server    string `json:"server"`
+	Tool      string `json:"tool"`
+	Arguments string `json:"arguments"` // JSON, cut when it is long
 }

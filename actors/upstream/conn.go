@@ -248,6 +248,10 @@ func (c *Conn) explain(ctx context.Context, err error, kind error) error {
 		return ended
 	}
 	if c.proc != nil && errors.Is(err, transport.ErrTransportClosed) {
+		if kind == ErrLost {
+			<-c.done // watchChild sees to it within exitGrace, and knows more
+			return c.Err()
+		}
 		return c.cfg.fail(kind, errors.New("it "+c.proc.epitaph()))
 	}
 	under := cause(err)

@@ -7,7 +7,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sort"
+	"strconv"
 	"strings"
+
+	"github.com/thawpool/thawpool/actors/catalog/config"
 )
 
 // safeEnv are the variables of the host that a child may see: what programs need to find their files and to speak the
@@ -18,7 +21,7 @@ var safeEnv = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANG
 // defaultPath is used where thawpool itself was started without a PATH.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// childEnv is the safe base, the entry's own variables and the mark, sorted by name.
+// childEnv is the safe base, the entry's own variables and the marks, sorted by name.
 func childEnv(host []string, own map[string]string, mark string) []string {
 	env := map[string]string{"PATH": defaultPath}
 	for _, kv := range host {
@@ -38,7 +41,10 @@ func childEnv(host []string, own map[string]string, mark string) []string {
 	for name, value := range own {
 		env[name] = value
 	}
+	depth, _ := strconv.Atoi(os.Getenv(config.EnvDepth)) // what is no number was not set by thawpool
 	env[MarkVariable] = mark
+	name, value, _ := strings.Cut(config.DepthMark(depth), "=")
+	env[name] = value
 	list := make([]string, 0, len(env))
 	for name, value := range env {
 		list = append(list, name+"="+value)

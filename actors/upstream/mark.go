@@ -14,12 +14,8 @@ import (
 )
 
 // MarkVariable is in the environment of every child. It says whose it is, so that what left its process group can still
-// be found, and so that a thawpool which is started by an upstream server knows that it is inside one.
+// be found. config.EnvDepth, beside it, tells a thawpool which is started by a server that it is below another one.
 const MarkVariable = "THAWPOOL_UPSTREAM"
-
-// Nested reports whether this process was started, directly or not, as an upstream server of another thawpool.
-// Starting upstream servers from there could go on for ever.
-func Nested() bool { return os.Getenv(MarkVariable) != "" }
 
 // owner identifies this process among all that ran on this machine since it booted: pid namespace, pid, start time.
 // Pids of another namespace say nothing here, so they are told apart and left alone.

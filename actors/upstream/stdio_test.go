@@ -16,6 +16,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/thawpool/thawpool/actors/catalog/config"
 	"github.com/thawpool/thawpool/actors/upstream/fakeup"
 )
 
@@ -499,7 +500,7 @@ func TestF05E09Environment(t *testing.T) {
 	if err := json.Unmarshal([]byte(mustCall(t, c, "env", `{}`)), &r); err != nil {
 		t.Fatal(err)
 	}
-	allowed := map[string]bool{"MY": true, MarkVariable: true, fakeup.Variable: true, "GORACE": true}
+	allowed := map[string]bool{"MY": true, MarkVariable: true, config.EnvDepth: true, fakeup.Variable: true, "GORACE": true}
 	for _, n := range safeEnv {
 		allowed[n] = true
 	}
@@ -510,6 +511,9 @@ func TestF05E09Environment(t *testing.T) {
 		if !allowed[name] && !strings.HasPrefix(name, "LC_") {
 			t.Errorf("%s was handed on", name)
 		}
+	}
+	if got[config.EnvDepth] != "1" {
+		t.Errorf("depth %q: a loop of thawpools would not be seen", got[config.EnvDepth])
 	}
 	if got["PATH"] == "" || got["TZ"] != "UTC" || got["LC_TIME"] != "C.UTF-8" {
 		t.Errorf("got %v", got)

@@ -1,0 +1,341 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/thawpool/thawpool/actors/catalog"
+	"github.com/thawpool/thawpool/actors/catalog/config"
+	"github.com/thawpool/thawpool/actors/policy"
+	"github.com/thawpool/thawpool/actors/upstream"
+)
+
+// Hub is the Bridge: it joins the catalog of servers, a Client actor for each of them that is used, the policy and the
+// store. It is safe for concurrent use, and must be closed.
+type Hub struct {
+	cfg     HubConfig
+	log     zerolog.Logger
+	catalog *catalog.Catalog
+	follow  func() // returns when the config files are no longer watched
+	guard   upstream.Guard
+
+	out      outside
+	tasks    sync.WaitGroup // what out counts
+	guardian *clientGuardian
+	life     context.Context
+	end      context.CancelFunc
+	tickets  atomic.Uint64
+	reading  *semaphore.Weighted // connections that are made only to read a list of tools
+
+	mu      sync.Mutex // guards what follows
+	clients map[clientKey]*clientRef
+	fresh   map[clientKey]bool          // their tools were read by this process
+	reads   map[clientKey]chan struct{} // readSoon's work
+	closing bool
+}
+
+var _ Bridge = (*Hub)(nil)
+
+// clientKey names a Client: a definition that has changed is another one.
+type clientKey struct{ name, hash string }
+
+func keyOf(def config.Server) clientKey { return clientKey{def.Name, def.Hash} }
+
+// clientRef is a Client with the number of those who use it or wait for it.
+type clientRef struct {
+	srv     *serverState
+	pid     address
+	users   int  // guarded by Hub.mu
+	retired bool // its definition is gone; it ends when nobody uses it
+}
+
+// readAtOnce bounds the servers that are started at once only to read their tools: with two cores, more of them would
+// only start later.
+const readAtOnce = 4
+
+// NewHub loads the definitions and starts following their files. It starts no server.
+func NewHub(cfg HubConfig) (*Hub, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	h := &Hub{
+		cfg: cfg, log: cfg.Log, reading: semaphore.NewWeighted(readAtOnce), guardian: &clientGuardian{log: cfg.Log},
+		clients: map[clientKey]*clientRef{}, fresh: map[clientKey]bool{},
+		reads: map[clientKey]chan struct{}{},
+	}
+	h.life, h.end = context.WithCancel(context.Background())
+	quiet := h.log.Level(max(h.log.GetLevel(), zerolog.WarnLevel))
+	sys := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
+		return slog.New(zerolog.NewSlogHandler(quiet))
+	}))
+	h.out = outside{root: sys.Root, wg: &h.tasks}
+	var err error
+	h.catalog, err = catalog.New(catalog.Options{CacheDir: cfg.CacheDir, OnChange: h.onCatalog, Log: cfg.Log})
+	if err != nil {
+		h.end()
+		return nil, fmt.Errorf("open catalog: %w", err)
+	}
+	h.follow = h.catalog.Follow(h.life, cfg.Sources)
+	h.tasks.Go(func() {
+		if n := upstream.Sweep(h.life); n > 0 {
+			h.log.Warn().Int("processes", n).Str(keyEvent, "swept").Msg("killed servers that a dead thawpool had left")
+		}
+	})
+	return h, nil
+}
+
+// clientGuardian restarts a Client that fails, with growing delays, for ever. All Clients share it: protoactor keeps every
+// guardian it has seen.
+type clientGuardian struct {
+	restarts restarts
+	log      zerolog.Logger
+}
+
+// HandleFailure implements actor.SupervisorStrategy. It must never escalate.
+func (g *clientGuardian) HandleFailure(_ *actor.ActorSystem, s actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
+	if err, ok := reason.(error); ok {
+		logBug(g.log, err)
+	}
+	delay, _ := g.restarts.next(time.Now())
+	restartAfter(delay, s, child)
+}
+
+// Snapshot is what policy lets code see of the servers now.
+func (h *Hub) Snapshot() *catalog.Snapshot { return h.visible(h.catalog.Snapshot()) }
+
+// Catalog is the catalog itself, with all that is configured.
+func (h *Hub) Catalog() *catalog.Catalog { return h.catalog }
+
+func (h *Hub) visible(s *catalog.Snapshot) *catalog.Snapshot {
+	return s.Only(func(d config.Server) bool { return h.cfg.Policy.Server(d.Name) })
+}
+
+// show is the part of policy that decides what may be shown. A tool that may only be planned is shown.
+func (h *Hub) show(server config.Server, tool catalog.Tool) bool {
+	d, _ := h.cfg.Policy.Call(server.Name, policyTool(tool))
+	return d != policy.Deny
+}
+
+func policyTool(t catalog.Tool) policy.Tool {
+	a := t.Annotations
+	return policy.Tool{
+		Name:           t.Name,
+		ReadOnly:       a.ReadOnly != nil && *a.ReadOnly,
+		NotDestructive: a.Destructive != nil && !*a.Destructive,
+	}
+}
+
+// onCatalog retires the Clients of definitions that are gone. It is called one at a time.
+func (h *Hub) onCatalog(next *catalog.Snapshot) {
+	current := map[clientKey]bool{}
+	for _, d := range next.Definitions() {
+		current[keyOf(d)] = d.Off == ""
+	}
+	h.mu.Lock()
+	for key, ref := range h.clients {
+		if ref.retired = !current[key]; ref.retired {
+			h.settle(key, ref)
+		}
+	}
+	h.mu.Unlock()
+	if h.cfg.OnChange != nil {
+		h.cfg.OnChange(h.visible(next))
+	}
+}
+
+// settle ends a retired Client that nobody uses. mu is held.
+func (h *Hub) settle(key clientKey, ref *clientRef) {
+	if ref.retired && ref.users == 0 {
+		delete(h.clients, key)
+		h.out.root.Send(ref.pid, stopClient{})
+		h.tasks.Go(func() { <-ref.srv.ended })
+	}
+}
+
+// errHubClosed answers calls that come while thawpool ends.
+var errHubClosed = errors.New("thawpool is being stopped")
+
+// use finds or starts the Client of a definition, and counts its caller as a user until unuse.
+func (h *Hub) use(def config.Server) (*clientRef, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closing {
+		return nil, errHubClosed
+	}
+	key := keyOf(def)
+	ref := h.clients[key]
+	if ref == nil {
+		ref = h.spawn(def)
+		h.clients[key] = ref
+		now, err := h.catalog.Snapshot().Resolve(def.Name)
+		ref.retired = err != nil || now.Hash != def.Hash // a run that began before the change
+	}
+	ref.users++
+	return ref, nil
+}
+
+func (h *Hub) unuse(ref *clientRef) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ref.users--
+	h.settle(keyOf(ref.srv.def), ref)
+}
+
+// spawn starts the actor; nothing is connected yet. mu is held.
+func (h *Hub) spawn(def config.Server) *clientRef {
+	srv := newServerState(def, func(ctx context.Context) (*upstream.Conn, error) {
+		return upstream.Dial(ctx, h.upstreamConfig(def))
+	}, h.listed)
+	terms := clientTerms{
+		instances: h.cfg.Instances, idle: h.cfg.Idle,
+		startMax: max(startLate, 2*h.startTimeout(def)), listMax: h.startTimeout(def),
+	}
+	props := actor.PropsFromProducer(func() actor.Actor {
+		return &clientActor{srv: srv, out: h.out, terms: terms, log: h.log}
+	}, actor.WithGuardian(h.guardian))
+	return &clientRef{srv: srv, pid: h.out.root.SpawnPrefix(props, "client-")}
+}
+
+func (h *Hub) upstreamConfig(def config.Server) upstream.Config {
+	return upstream.Config{
+		Name: def.Name, Kind: upstream.Kind(def.Transport),
+		Command: def.Command, Args: def.Args, Env: def.Env, Dir: def.Dir,
+		URL: def.URL, Headers: def.Headers,
+		MaxMessage: h.cfg.MaxMessage, Version: h.cfg.Version,
+		Log: h.log.With().Str(keyServer, def.Name).Logger(), Guard: &h.guard,
+	}
+}
+
+// listed takes in what a server told of its tools.
+func (h *Hub) listed(def config.Server, l catalog.Listing) {
+	h.catalog.SetTools(def, l)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fresh[keyOf(def)] = true
+}
+
+// isFresh tells whether the tools of a definition were read by this process.
+func (h *Hub) isFresh(def config.Server) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.fresh[keyOf(def)]
+}
+
+func (h *Hub) startTimeout(def config.Server) time.Duration {
+	if def.StartTimeout > 0 {
+		return def.StartTimeout
+	}
+	return h.cfg.StartTimeout
+}
+
+func (h *Hub) callTimeout(def config.Server) time.Duration {
+	if def.CallTimeout > 0 {
+		return def.CallTimeout
+	}
+	return h.cfg.CallTimeout
+}
+
+// Status tells of every server's connections, by name; servers that were never used are idle.
+func (h *Hub) Status() []ClientStatus {
+	h.mu.Lock()
+	refs := slices.Collect(maps.Values(h.clients))
+	h.mu.Unlock()
+	byName := map[string]ClientStatus{}
+	for _, d := range h.catalog.Snapshot().Definitions() {
+		if d.Off == "" {
+			byName[d.Name] = ClientStatus{Name: d.Name, State: ClientIdle}
+		}
+	}
+	for _, ref := range refs {
+		byName[ref.srv.def.Name] = ref.srv.snapshot()
+	}
+	return slices.SortedFunc(maps.Values(byName), func(a, b ClientStatus) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// status is where the Client of a definition stands; false when it has none.
+func (h *Hub) status(def config.Server) (ClientStatus, bool) {
+	h.mu.Lock()
+	ref := h.clients[keyOf(def)]
+	h.mu.Unlock()
+	if ref == nil {
+		return ClientStatus{}, false
+	}
+	return ref.srv.snapshot(), true
+}
+
+// Restart ends a server's connections, also those in use, and forgets its failures. The next call connects anew.
+func (h *Hub) Restart(server string) error {
+	def, err := h.catalog.Snapshot().Resolve(server)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if ref := h.clients[keyOf(def)]; ref != nil {
+		h.out.root.Send(ref.pid, restartClient{})
+	}
+	return nil
+}
+
+// Close ends every connection, the watching of files and the catalog. Servers get a moment to leave by themselves; when
+// ctx ends they are killed. It returns when nothing is left, or with what is.
+func (h *Hub) Close(ctx context.Context) error {
+	h.mu.Lock()
+	if h.closing {
+		h.mu.Unlock()
+		return nil
+	}
+	h.closing = true
+	refs := slices.Collect(maps.Values(h.clients))
+	h.mu.Unlock()
+	h.end()
+	h.follow()
+	for _, ref := range refs {
+		h.out.root.Send(ref.pid, stopClient{})
+	}
+	err := h.awaitEnd(ctx, refs)
+	h.guard.Close()
+	return errors.Join(err, h.catalog.Close())
+}
+
+func (h *Hub) awaitEnd(ctx context.Context, refs []*clientRef) error {
+	gone := make(chan struct{})
+	h.tasks.Go(func() {
+		for _, ref := range refs {
+			<-ref.srv.ended
+		}
+	})
+	go func() { h.tasks.Wait(); close(gone) }()
+	select {
+	case <-gone:
+		return nil
+	case <-ctx.Done():
+	}
+	for _, ref := range refs {
+		ref.srv.kill()
+	}
+	last := time.NewTimer(serverKillWait)
+	defer last.Stop()
+	select {
+	case <-gone:
+		return nil
+	case <-last.C:
+		return fmt.Errorf("upstream servers did not end in time: %w", context.Cause(ctx))
+	}
+}
+
+// serverKillWait is how long Close waits for what it has killed.
+const serverKillWait = 3 * time.Second
