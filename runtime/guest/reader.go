@@ -38,6 +38,10 @@ func WithAdmit(admit func(kind Kind, size int) error) ReaderOption {
 	return func(r *Reader) { r.admit = admit }
 }
 
+// WithBuffer sets the buffer to begin with, which the caller may use again once it no longer reads. What it holds does not
+// matter.
+func WithBuffer(buf []byte) ReaderOption { return func(r *Reader) { r.buf = buf } }
+
 // initialBuffer holds one out frame of the usual payload with room for escapes.
 const initialBuffer = PayloadMax + 16<<10
 
@@ -64,9 +68,6 @@ func (r *Reader) Next() (*Frame, error) {
 		}
 	}
 	r.frame = Frame{Kind: kind, Size: len(line) + 1}
-	if kind == KindOut && r.frame.quickOut(line) {
-		return &r.frame, nil
-	}
 	if err := r.frame.decode(line); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
@@ -140,34 +141,31 @@ func sniff(line []byte) Kind {
 		return ""
 	}
 	name, _, _ := bytes.Cut(rest[:min(len(rest), 8)], []byte(`"`))
-	switch kind := Kind(name); kind {
-	case KindReady, KindOut, KindCall, KindCancel, KindDone, KindExit:
-		return kind
-	default:
-		return ""
+	for _, kind := range []Kind{KindOut, KindCall, KindDone, KindExit, KindCancel, KindReady} {
+		if string(name) == string(kind) {
+			return kind
+		}
 	}
+	return ""
 }
 
-// quickOut decodes an out frame in the very form that the runner writes, in place and without garbage: these are nearly
-// all the bytes that a sandbox sends. It tells whether it could; if not, the line is unchanged as far as JSON goes.
-func (f *Frame) quickOut(line []byte) bool {
+// textOut takes an out frame of text in the very form that the runner writes, decoding in place and without garbage:
+// these are nearly all the bytes that a sandbox sends. mine is false when the line has another form.
+func (f *Frame) textOut(line []byte) (mine bool, err error) {
 	const head = len(`{"t":"out","fd":1,"d":"`)
 	if len(line) < head+2 || !bytes.HasSuffix(line, []byte(`"}`)) {
-		return false
+		return false, nil
 	}
 	fd := line[head-7]
-	if fd != '1' && fd != '2' {
-		return false
-	}
-	if string(line[:head-7]) != `{"t":"out","fd":` || string(line[head-6:head]) != `,"d":"` {
-		return false
+	if string(line[:head-7]) != `{"t":"out","fd":` || string(line[head-6:head]) != `,"d":"` || (fd != '1' && fd != '2') {
+		return false, nil
 	}
 	data, ok := unescape(line[head : len(line)-2])
 	if !ok {
-		return false
+		return true, errors.New("the text of an out frame is malformed")
 	}
 	f.FD, f.Data = int(fd-'0'), data
-	return true
+	return true, nil
 }
 
 // wire is a frame as JSON, every kind at once.
@@ -190,6 +188,11 @@ type wire struct {
 }
 
 func (f *Frame) decode(line []byte) error {
+	if f.Kind == KindOut {
+		if mine, err := f.textOut(line); mine {
+			return err
+		}
+	}
 	if f.Kind == "" {
 		return fmt.Errorf("a line is no frame: %s", excerpt(line))
 	}

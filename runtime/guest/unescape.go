@@ -1,55 +1,45 @@
 package guest
 
 import (
-	"bytes"
+	"encoding/binary"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// unescape decodes the inside of a JSON string in place: no escape is shorter than what it stands for. It refuses, with
-// the bytes unchanged, what is no valid inside of a string; a lone surrogate becomes U+FFFD as in encoding/json.
+// unescape decodes the inside of a JSON string in place: no escape is shorter than what it stands for. It tells whether
+// that was valid; if not, the bytes are spoilt. A lone surrogate becomes U+FFFD as in encoding/json.
 func unescape(s []byte) ([]byte, bool) {
-	if !plain(s) {
+	if !utf8.Valid(s) {
 		return nil, false
 	}
-	at := bytes.IndexByte(s, '\\')
-	if at < 0 {
-		return s, bytes.IndexByte(s, '"') < 0
-	}
-	if !escapesValid(s) {
-		return nil, false
-	}
-	to := at
-	for at < len(s) {
-		if s[at] != '\\' {
-			next := bytes.IndexByte(s[at:], '\\')
-			if next < 0 {
-				next = len(s) - at
+	to, at := 0, 0
+	for {
+		n := literal(s[at:])
+		if to != at {
+			copy(s[to:], s[at:at+n])
+		}
+		to, at = to+n, at+n
+		if at == len(s) {
+			return s[:to], true
+		}
+		if s[at] != '\\' || at+1 == len(s) {
+			return nil, false
+		}
+		if c := s[at+1]; c != 'u' {
+			if escaped[c] == 0 {
+				return nil, false
 			}
-			to += copy(s[to:], s[at:at+next])
-			at += next
+			s[to] = escaped[c]
+			to, at = to+1, at+2
 			continue
 		}
-		if s[at+1] != 'u' {
-			s[to] = escaped[s[at+1]]
-			to++
-			at += 2
-			continue
+		r, size := unicodeEscape(s[at:])
+		if size == 0 {
+			return nil, false
 		}
-		r := hex4(s[at+2:])
-		at += 6
-		if utf16.IsSurrogate(r) {
-			second := rune(-1)
-			if at+6 <= len(s) && s[at] == '\\' && s[at+1] == 'u' {
-				second = hex4(s[at+2:])
-			}
-			if r = utf16.DecodeRune(r, second); r != utf8.RuneError {
-				at += 6
-			}
-		}
+		at += size
 		to += utf8.EncodeRune(s[to:], r)
 	}
-	return s[:to], true
 }
 
 // escaped maps the letter of a short escape to its byte.
@@ -57,44 +47,49 @@ var escaped = [256]byte{
 	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
 }
 
-// plain tells whether s is UTF-8 without control characters.
-func plain(s []byte) bool {
-	for _, c := range s {
-		if c < 0x20 {
-			return false
+// literal is how many bytes s has before the first that cannot stand for itself: a quote, a backslash or a control
+// character. It looks at eight bytes at a time; the well-known tricks for "some byte is zero" and "some byte is less than".
+func literal(s []byte) int {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	i := 0
+	for ; i+8 <= len(s); i += 8 {
+		x := binary.LittleEndian.Uint64(s[i:])
+		quote, slash := x^('"'*ones), x^('\\'*ones)
+		if ((x-0x20*ones)&^x|(quote-ones)&^quote|(slash-ones)&^slash)&tops != 0 {
+			break
 		}
 	}
-	return utf8.Valid(s)
-}
-
-// escapesValid tells whether every escape in s is complete and no quote stands without one.
-func escapesValid(s []byte) bool {
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '"':
-			return false
-		case '\\':
-			i++
-			if i == len(s) {
-				return false
-			}
-			if s[i] == 'u' {
-				if i+4 >= len(s) || hex4(s[i+1:]) < 0 {
-					return false
-				}
-				i += 4
-			} else if escaped[s[i]] == 0 {
-				return false
-			}
+	for ; i < len(s); i++ {
+		if c := s[i]; c < 0x20 || c == '"' || c == '\\' {
+			break
 		}
 	}
-	return true
+	return i
 }
 
-// hex4 is the value of four hex digits, -1 when they are none.
-func hex4(s []byte) rune {
-	var r rune
-	for _, c := range s[:4] {
+// unicodeEscape decodes the \u escape, or the surrogate pair, that s begins with. size is 0 when it is none.
+func unicodeEscape(s []byte) (r rune, size int) {
+	first, ok := hex4(s)
+	if !ok {
+		return 0, 0
+	}
+	if !utf16.IsSurrogate(first) {
+		return first, 6
+	}
+	if second, ok := hex4(s[6:]); ok {
+		if r := utf16.DecodeRune(first, second); r != utf8.RuneError {
+			return r, 12
+		}
+	}
+	return utf8.RuneError, 6
+}
+
+// hex4 is the value of the \uXXXX that s begins with.
+func hex4(s []byte) (r rune, ok bool) {
+	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
+		return 0, false
+	}
+	for _, c := range s[2:6] {
 		switch {
 		case '0' <= c && c <= '9':
 			c -= '0'
@@ -103,9 +98,9 @@ func hex4(s []byte) rune {
 		case 'A' <= c && c <= 'F':
 			c -= 'A' - 10
 		default:
-			return -1
+			return 0, false
 		}
 		r = r<<4 | rune(c)
 	}
-	return r
+	return r, true
 }

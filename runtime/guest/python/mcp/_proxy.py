@@ -87,14 +87,14 @@ class Tool:
             self.__name__ = self.__qualname__ = "mcp_%s[%r]" % (server.alias, name)
         self.__module__ = "mcp.servers." + server.alias
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, /, *args, **kwargs):
         """Arguments by keyword, or one dict with all of them; what is not given is not sent. raw=True asks for the whole
         MCP result, timeout=seconds limits the wait, unless the tool has arguments of these names."""
         coroutine = self._run(*_arguments(self, args, kwargs))
         coroutine.__qualname__ = self.__qualname__  # what "was never awaited" tells
         return coroutine
 
-    def sync(self, *args, **kwargs):
+    def sync(self, /, *args, **kwargs):
         """The same for code that cannot await: waits on this thread, while its event loop, if any, stands still."""
         arguments, options, doubtful = _arguments(self, args, kwargs)
         if doubtful:

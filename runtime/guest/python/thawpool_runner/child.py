@@ -1,8 +1,10 @@
 """The child: waits for the run, runs it, tells how it ended, and ends the process as the interpreter would."""
 
+import asyncio
 import atexit
 import gc
 import json
+import linecache
 import os
 import sys
 import threading
@@ -10,8 +12,9 @@ import threading
 import mcp._channel as channel
 import mcp._names as names
 
-from . import execute, linux
+from . import execute, linux, report
 
+DRY_FILE = "/dry/main.py"
 WORKSPACE = os.environ.get("THAWPOOL_WORKSPACE", "/workspace")
 
 
@@ -33,12 +36,16 @@ def serve(fd):
 
 def rehearse(link, run):
     """The dry run: the same path without what would stay. Ends with everything it left collected and frozen."""
-    before = set(sys.modules)
     main = sys.modules["__main__"]
-    ended = execute.Run(run, "/dry/main.py", link).go(names.namespace(link, run))
-    for name in set(sys.modules) - before:
-        sys.modules.pop(name)
+    ended = execute.Run(run, DRY_FILE).go(names.namespace(link, run))
     sys.modules["__main__"] = main
+    linecache.cache.pop(DRY_FILE, None)
+    if sys.version_info < (3, 14):
+        asyncio.set_event_loop_policy(None)  # forgets that a loop was there: get_event_loop makes one for new code
+    try:
+        ended.value.missing  # an exception's report is part of the path too
+    except AttributeError as e:
+        report.error(e, __file__)
     flush()
     link.send(done(ended))
     del ended
@@ -51,12 +58,14 @@ def perform(link, run):
     file = settle(run["code"])
     execute.reseed()
     link.open()
-    ended = execute.Run(run, file, link).go(names.namespace(link, run))
+    for name in [m for m in sys.modules if m.partition(".")[0] == __package__]:
+        del sys.modules[name]  # not the code's affair
+    ended = execute.Run(run, file).go(names.namespace(link, run))
     if os.getpid() != pid:
         leave_fork(ended)
     if not link.send(done(ended)) and ended.error:
         sys.stderr.write(ended.error.get("traceback") or "")
-    finish(ended.code)
+    finish(ended.code, link)
 
 
 def settle(code):
@@ -66,8 +75,11 @@ def settle(code):
     sys.path[0:0] = [WORKSPACE]
     try:
         os.chdir(WORKSPACE)
-        with open(file, "wb") as f:
-            f.write(code.encode("utf-8", "surrogatepass"))
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        try:
+            os.write(fd, code.encode("utf-8", "surrogatepass"))
+        finally:
+            os.close(fd)
     except OSError:
         pass
     return file
@@ -84,18 +96,25 @@ def leave_fork(ended):
     finish(ended.code)
 
 
-def finish(code):
-    """What the interpreter does at its end, in its order, short of taking itself down."""
+def finish(code, link=None):
+    """What the interpreter does at its end, in its order, short of taking itself down. With the last line on the channel
+    the parent need not wait until the kernel has taken this process apart."""
     try:
         threading._shutdown()  # waits for the threads that are not daemons
     except BaseException:
         sys.excepthook(*sys.exc_info())
-    atexit._run_exitfuncs()
+    try:
+        atexit._run_exitfuncs()
+    except BaseException:
+        pass  # it has printed what failed; until 3.9 it raises the last of it as well
     drop_globals()
     if not flush():
         code = code or 120  # as the interpreter
     linux.flush_c_streams()
-    os._exit(code & 0xFF)
+    code &= 0xFF
+    if link is not None:
+        link.send('{"t":"bye","code":%d}' % code)
+    os._exit(code)
 
 
 def drop_globals():

@@ -5,10 +5,13 @@ top-level await it runs with no event loop, as any script, so asyncio.run is its
 one loop, and asyncio.run is made to work there too.
 """
 
+import __future__
 import ast
 import asyncio
+import functools
 import inspect
 import linecache
+import operator
 import random
 import sys
 import types
@@ -16,11 +19,7 @@ import types
 from . import forking, loops, notes, report
 
 AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-CO_FUTURE = 0
-import __future__  # noqa: E402
-
-for _name in __future__.all_feature_names:
-    CO_FUTURE |= getattr(__future__, _name).compiler_flag
+FUTURE = functools.reduce(operator.or_, (getattr(__future__, n).compiler_flag for n in __future__.all_feature_names))
 
 
 def reseed():
@@ -34,11 +33,10 @@ def reseed():
 class Run:
     """One run of code. After go() the outcome is in value, error, notes and code (the exit status)."""
 
-    def __init__(self, run, file, link):
+    def __init__(self, run, file):
         self.source = run["code"]
         self.limit = run.get("value_max") or 1 << 16
         self.file = file
-        self.link = link
         self.value = None
         self.error = None
         self.code = 0
@@ -110,7 +108,7 @@ class Run:
             return [compile(tree, self.file, "exec", AWAIT, dont_inherit=True)]
         last = ast.Expression(tree.body.pop().value)
         first = compile(tree, self.file, "exec", AWAIT, dont_inherit=True)
-        flags = AWAIT | (first.co_flags & CO_FUTURE)
+        flags = AWAIT | (first.co_flags & FUTURE)
         return [first, compile(last, self.file, "eval", flags, dont_inherit=True)]
 
     # Endings -----------------------------------------------------------------------------------------------------

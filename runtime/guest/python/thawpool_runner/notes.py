@@ -54,5 +54,7 @@ class Notes:
         """Advice on errors whose own text does not say what to do."""
         if isinstance(exc, RuntimeError) and "event loop is already running" in message:
             self.add("the code has a top-level await, so it runs inside an event loop already: await the coroutine directly")
+        if isinstance(exc, RuntimeError) and "no current event loop" in message:
+            self.add("there is no event loop outside a running one: use top-level await, or asyncio.run(...)")
         if isinstance(exc, (TypeError, AttributeError)) and "'coroutine' object" in message:
             self.add("a call that returns a coroutine was used without await: write `await` in front of it")

@@ -8,6 +8,7 @@ this process's memory is bounded too. It has no timer: time that passes while th
 import base64
 import fcntl
 import os
+import re
 import select
 import signal
 import sys
@@ -19,6 +20,7 @@ F_GETPIPE_SZ = 1032  # fcntl has the name from 3.10 on
 BACKLOG = 256 << 10  # bytes waiting for the host at which the child has to wait too
 VERSION = ("%d.%d.%d" % sys.version_info[:3]).encode()
 FORWARDED = (b'{"t":"call",', b'{"t":"cancel",', b'{"t":"done",')
+BYE = re.compile(rb'\{"t":"bye","code":(\d{1,3})\}\n')
 
 # The end of a chunk that may be the beginning of a longer UTF-8 sequence: lead byte -> length of the sequence.
 _LEADS = [0] * 256
@@ -75,10 +77,12 @@ class Parent:
         self.outputs = {o.fd: o for o in outputs}
         self.child = child
         self.status = None  # wait status of the child once it has gone
+        self.bye = None  # exit status that the child announced as the last thing it does
         self.warming = True  # the dry run: nothing of it reaches the host
         self.rehearsed = bytearray()  # what the dry run would have sent
         self.to_host = bytearray()
         self.to_child = bytearray()
+        self.deaf = False  # the child takes nothing any more
         self.line = bytearray()  # of the child, not ended yet
         self.poll = select.poll()
         self.asked = {}
@@ -99,7 +103,7 @@ class Parent:
         """Hands the dry run to the child, says ready after it, then serves until the child or the host has gone."""
         self.to_child += first
         self._reap()  # the child may have gone before SIGCHLD had a handler
-        while self.status is None:
+        while self.status is None and self.bye is None:
             self._ask()
             for fd, events in self.poll.poll():
                 self._serve(fd, events)
@@ -143,7 +147,7 @@ class Parent:
         elif fd == self.channel:
             if events & select.POLLOUT:
                 self._write_child()
-            if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
+            if events & ~select.POLLOUT and self.channel is not None:
                 self._from_child()
         elif fd in self.outputs:
             self._from_output(self.outputs[fd])
@@ -156,8 +160,9 @@ class Parent:
             return
         if not data:
             self._end()  # the host has gone
-        self.to_child += data
-        self._write_child()
+        if not self.deaf:
+            self.to_child += data
+            self._write_child()
 
     def _send(self, frame):
         if self.warming:
@@ -187,8 +192,9 @@ class Parent:
                 del self.to_child[:n]
         except BlockingIOError:
             pass
-        except OSError:
-            self._forget_channel()
+        except OSError:  # it closed its end; what it wrote before is still to be read
+            self.deaf = True
+            self.to_child.clear()
 
     def _from_child(self):
         data = self._read(self.channel, 256 << 10)
@@ -214,7 +220,11 @@ class Parent:
         if len(line) > FRAME_MAX:
             self._drop("a line longer than %d bytes" % FRAME_MAX)
         if not line.startswith(FORWARDED):
-            self._drop("a malformed line")
+            match = BYE.fullmatch(line)
+            if match is None:
+                self._drop("a malformed line")
+            self.bye = int(match.group(1))
+            return
         if self.warming:
             if line.startswith(FORWARDED[2]):
                 self._ready(line)
@@ -249,7 +259,8 @@ class Parent:
         os.close(output.fd)
 
     def _forget_channel(self):
-        """The code closed its end. It can still print and end; it can no longer call."""
+        """The code closed its end, or is gone. It may still print and end; it can no longer call."""
+        self.deaf = True
         self._unpoll(self.channel)
         os.close(self.channel)
         self.channel = None
@@ -284,10 +295,11 @@ class Parent:
     # The end -----------------------------------------------------------------------------------------------------
 
     def _finish(self):
-        """The child has gone: tells what is left in its pipes and how it ended."""
+        """The child has gone, or has said bye: tells what is left in its pipes and how it ended. A child that said bye has
+        run and written everything; taking its memory apart is work of the kernel that nobody needs to wait for."""
         if self.warming:
             self._fail("the child ended in the dry run, %s" % self._how())
-        if self.channel is not None:
+        if self.channel is not None and self.bye is None:
             self._drain(self.channel, FRAME_MAX, self._from_child)
         self._drain_outputs()
         self._exit('{"t":"exit",%s}\n' % self._how())
@@ -307,6 +319,8 @@ class Parent:
             size -= CHUNK
 
     def _how(self):
+        if self.bye is not None:
+            return '"code":%d' % self.bye
         if os.WIFSIGNALED(self.status):
             return '"signal":%d' % os.WTERMSIG(self.status)
         return '"code":%d' % os.WEXITSTATUS(self.status)
@@ -323,6 +337,9 @@ class Parent:
         self.to_host += frame.encode()
         os.set_blocking(self.host_out, True)
         self._write_host()
+        if self.status is None:
+            os.kill(self.child, signal.SIGKILL)
+            os.waitpid(self.child, 0)
         os._exit(0)
 
     def _fail(self, why):

@@ -12,6 +12,8 @@ MESSAGE_MAX = 8 << 10  # characters of an exception's own text
 TRACEBACK_MAX = 32 << 10  # characters; the head and the tail stay
 FRAMES_MAX = 100  # of each end of a stack; more only in code that raised the recursion limit
 CHAIN_MAX = 20  # linked or grouped exceptions whose stacks are cleaned
+DEPTH_MAX = 1000  # containers within containers; the interpreter's own recursion limit
+VISITS_MAX = 5000  # items looked at to find the depth of a value
 _DEEP = "the value is nested too deeply to be shown"
 
 
@@ -38,6 +40,8 @@ def value(obj, limit):
     if obj is None:
         return None, None
     try:
+        if _depth_over(obj, DEPTH_MAX):
+            return None, "value: " + _DEEP
         text = repr(_head(obj, limit))
     except RecursionError:
         return None, "value: " + _DEEP
@@ -51,6 +55,25 @@ def value(obj, limit):
     kept = data[: max(0, limit - len(mark))].decode("utf-8", "ignore")
     size = _size(obj)
     return kept + mark, "value: cut to %d bytes%s; print what you need of it" % (limit, size)
+
+
+def _depth_over(obj, limit):
+    """Whether builtin containers are nested deeper than limit, as far as a bounded look can tell. repr() of such a value
+    takes time that grows with the square of its depth before it fails."""
+    trail = [iter((obj,))]
+    for _ in range(VISITS_MAX):
+        item = next(trail[-1], trail)
+        if item is trail:
+            trail.pop()
+            if not trail:
+                return False
+        elif type(item) in (list, tuple, set, frozenset):
+            trail.append(iter(item))
+        elif type(item) is dict:
+            trail.append(iter(item.values()))
+        if len(trail) > limit:
+            return True
+    return False
 
 
 def _head(obj, limit):
@@ -94,7 +117,7 @@ def stack(exc, file):
     """The traceback as the interpreter shows it, without the runner's own frames."""
     try:
         tb = _from_code(exc.__traceback__, file)
-        shown = traceback.TracebackException(type(exc), exc, _shorten(tb), compact=True)
+        shown = traceback.TracebackException(type(exc), exc, _shorten(tb))
         _clean(shown, [CHAIN_MAX])
         if not shown.stack:
             text = "".join(shown.format_exception_only()) if _chainless(shown) else "".join(shown.format())

@@ -1,0 +1,387 @@
+"""The code runs as a script runs."""
+
+import sys
+import textwrap
+import unittest
+
+from .harness import Case, run
+
+CODE = textwrap.dedent
+
+
+class Literals(Case):
+    def test_A01_multiline_strings_are_untouched(self):
+        self.good(
+            CODE('''\
+                import asyncio
+                s = """one
+                two
+                  three"""
+                await asyncio.sleep(0)
+                print(s.split("\\n"))
+                '''),
+            "['one', 'two', '  three']\n",
+        )
+
+    def test_A31_future_import_and_top_level_await(self):
+        self.good(
+            CODE('''\
+                """doc"""
+                from __future__ import annotations
+                import asyncio
+                await asyncio.sleep(0)
+                def f(x: NotDefined): return 1
+                print(f(0), __doc__)
+                '''),
+            "1 doc\n",
+        )
+
+    def test_future_import_reaches_a_trailing_expression(self):
+        ended = self.good("from __future__ import annotations\n(lambda: (yield))().__class__.__name__")
+        self.assertEqual(ended.value, "'generator'")
+
+    def test_bom_tabs_and_crlf(self):
+        self.good("\ufeffif True:\r\n\tprint('x')\r\n", "x\n")
+
+    def test_an_encoding_line_changes_nothing(self):
+        self.good("# -*- coding: latin-1 -*-\nprint('ü€')\n", "ü€\n")
+
+    def test_empty_and_comment_only(self):
+        for code in ("", "\n", "# nothing\n", "pass"):
+            self.assertIsNone(self.good(code, "").value)
+
+    def test_null_character(self):
+        ended = run("x = 1\0\n")
+        self.assertIn("null", ended.error["message"])
+
+
+class Module(Case):
+    def test_it_is_a_real_main_module(self):
+        ended = self.good(
+            CODE("""\
+                import sys, os, __main__, inspect
+                def f(): pass
+                print(__name__, __main__.f is f, sys.modules["__main__"].__dict__ is globals())
+                print(__file__ == sys.argv[0], sys.argv[1:], os.getcwd() == os.path.dirname(__file__))
+                print(sys.path[0] == os.getcwd(), __package__, __spec__)
+                print(open(__file__).read().splitlines()[0])
+                print(inspect.getsource(f), end="")
+                """)
+        )
+        self.assertEqual(
+            ended.stdout,
+            "__main__ True True\nTrue [] True\nTrue None None\nimport sys, os, __main__, inspect\ndef f(): pass\n",
+        )
+
+    def test_modules_that_the_code_writes_can_be_imported(self):
+        self.good('open("helper.py", "w").write("x = 41")\nimport helper\nprint(helper.x + 1)', "42\n")
+
+    def test_the_runner_is_not_among_the_modules(self):
+        ended = self.good("import sys\nprint([m for m in sys.modules if 'thawpool' in m])")
+        self.assertEqual(ended.stdout, "[]\n")
+
+    def test_globals_hold_only_what_is_documented(self):
+        ended = self.good("print(sorted(n for n in globals() if not n.startswith('__')))", servers=["fs"])
+        names = """LOADED_MCP_SERVERS delete_memory get_memory_info list_memories load_memory mcp mcp_fs mcp_servers
+            memory_exists save_memory save_tool update_memory""".split()
+        self.assertEqual(ended.stdout, "%s\n" % names)
+
+    def test_pickle_and_dataclasses_find_main(self):
+        self.good(
+            CODE("""\
+                import pickle, dataclasses
+                @dataclasses.dataclass
+                class P:
+                    x: int = 1
+                print(pickle.loads(pickle.dumps(P(2))))
+                """),
+            "P(x=2)\n",
+        )
+
+    def test_unittest_main_finds_the_code(self):
+        ended = run(
+            CODE("""\
+                import unittest
+                class T(unittest.TestCase):
+                    def test(self): self.assertEqual(1, 1)
+                unittest.main()
+                """)
+        )
+        self.assertIn("Ran 1 test", ended.stderr)
+        self.assertEqual(ended.code, 0, ended)
+
+    def test_random_state_differs_between_runs(self):
+        code = "import random, uuid\nprint(random.random(), uuid.uuid4(), hash('x'))"
+        one, two = run(code).stdout.split(), run(code).stdout.split()
+        for a, b in zip(one, two):
+            self.assertNotEqual(a, b)
+
+    def test_environment_of_children(self):
+        self.good(
+            "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import sys; print(sys.flags.utf8_mode)'])", "1\n"
+        )
+
+
+class Values(Case):
+    def test_trailing_expression(self):
+        for code, value in (
+            ("1 + 1", "2"),
+            ("x = 5", None),
+            ("None", None),
+            ("print('x')", None),
+            ("'a\\n'", "'a\\n'"),
+            ("for i in range(3): i", None),
+            ("x = 1\nx", "1"),
+            ("import asyncio\nawait asyncio.sleep(0, 'v')", "'v'"),
+            ("[await f() for f in ()]", "[]"),
+            ("9007199254740993", "9007199254740993"),  # A29
+        ):
+            with self.subTest(code=code):
+                self.assertEqual(self.good(code).value, value)
+
+    def test_A27_coroutine_as_last_expression_is_awaited(self):
+        ended = self.good("async def f():\n    return 7\nf()")
+        self.assertEqual((ended.value, ended.notes, ended.stderr), ("7", [], ""))
+
+    def test_task_as_last_expression_is_awaited(self):
+        ended = self.good("import asyncio\nasync def f(): return 8\nawait asyncio.sleep(0)\nasyncio.create_task(f())")
+        self.assertEqual(ended.value, "8")
+
+    def test_value_is_cut(self):
+        ended = self.good("'é' * 1000", value_max=100)
+        self.assertLessEqual(len(ended.value.encode()), 100)
+        self.assertTrue(ended.value.startswith("'éé") and ended.value.endswith("[cut]"), ended.value)
+        self.assertIn("cut to 100 bytes (a str of length 1000)", ended.notes[0])
+
+    def test_huge_builtin_values_are_not_spelt_out(self):
+        for code in ("list(range(10**7))", "'x' * 10**9", "b'x' * 10**9", "dict.fromkeys(range(10**6))", "set(range(10**6))"):
+            with self.subTest(code=code):
+                ended = self.good("import resource\nresource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))\n" + code)
+                self.assertEqual(len(ended.value), 65536)
+                self.assertIn("of length 10000", ended.notes[0])
+
+    def test_repr_that_fails(self):
+        for body, told in (
+            ("raise ValueError('bad repr')", "ValueError: bad repr"),
+            ("raise SystemExit(3)", "SystemExit: 3"),
+            ("return 5", "TypeError"),
+            ("return repr(self)", "nested too deeply"),
+        ):
+            with self.subTest(body=body):
+                ended = self.good("class A:\n    def __repr__(self):\n        %s\nA()" % body)
+                self.assertIsNone(ended.value)
+                self.assertIn(told, ended.notes[0])
+
+    def test_F17_deep_value(self):
+        ended = self.good(
+            CODE("""\
+                d = x = []
+                for _ in range(100000):
+                    y = []; x.append(y); x = y
+                print("[" * 200000)
+                d
+                """)
+        )
+        self.assertEqual(len(ended.stdout), 200001)
+        self.assertIsNone(ended.value)
+        self.assertIn("nested too deeply", ended.notes[0])
+
+    def test_surrogate_in_value(self):
+        self.assertEqual(self.good("'a\\ud800'").value, "'a\\ud800'")
+        ended = self.good("class A:\n    def __repr__(self): return 'a\\udfff'\nA()")
+        self.assertEqual(ended.value, "a\\udfff")
+
+
+class Await(Case):
+    def test_asyncio_run_without_top_level_await(self):
+        self.good("import asyncio\nasync def f(): return 3\nprint(asyncio.run(f()))\nprint(asyncio.run(f()))", "3\n3\n")
+
+    def test_asyncio_run_within_top_level_await(self):
+        self.good(
+            CODE("""\
+                import asyncio
+                from asyncio import run
+                async def f(x):
+                    await asyncio.sleep(0)
+                    return x, await asyncio.gather(g(), g())
+                async def g(): return asyncio.current_task() is not outer
+                outer = asyncio.current_task()
+                other = asyncio.create_task(f(1))
+                print(asyncio.run(f(2)), run(f(3)))
+                try:
+                    asyncio.run(f())
+                except TypeError:
+                    print("type")
+                print(asyncio.current_task() is outer, await other)
+                """),
+            "(2, [True, True]) (3, [True, True])\ntype\nTrue (1, [True, True])\n",
+        )
+
+    def test_exception_through_nested_run(self):
+        ended = self.bad(
+            "import asyncio\nasync def f(): 1/0\nawait asyncio.sleep(0)\nasyncio.run(f())", "ZeroDivisionError"
+        )
+        self.assertNotIn("thawpool", ended.traceback)
+
+    @unittest.skipIf(sys.version_info >= (3, 14), "get_event_loop no longer makes a loop")
+    def test_get_event_loop_makes_a_loop(self):
+        self.good(
+            "import asyncio\nasync def f(): return 3\nprint(asyncio.get_event_loop().run_until_complete(f()))", "3\n"
+        )
+
+    def test_run_until_complete_in_a_running_loop_is_explained(self):
+        ended = run("import asyncio\nawait asyncio.sleep(0)\nasyncio.get_event_loop().run_until_complete(asyncio.sleep(0))")
+        self.assertEqual(ended.error["type"], "RuntimeError")
+        self.assertTrue(any("await the coroutine directly" in n for n in ended.notes), ended)
+
+    def test_async_with_and_for_at_top_level(self):
+        self.good(
+            CODE("""\
+                import asyncio, contextlib
+                @contextlib.asynccontextmanager
+                async def c():
+                    yield 1
+                async def g():
+                    yield 2
+                async with c() as x:
+                    async for y in g():
+                        print(x, y, [z async for z in g()])
+                """),
+            "1 2 [2]\n",
+        )
+
+    def test_tasks_that_are_left_are_told(self):
+        ended = self.good("import asyncio\nt = asyncio.create_task(asyncio.sleep(60))\nawait asyncio.sleep(0)")
+        self.assertIn("1 asyncio task(s)", ended.notes[0])
+
+    def test_never_awaited_is_warned_of_as_by_the_interpreter(self):
+        ended = self.good("async def f(): pass\nf()\nx = 1")
+        self.assertIn("RuntimeWarning: coroutine 'f' was never awaited", ended.stderr)
+        self.assertEqual(ended.notes, ["f(...) was never awaited, so it did not run: write `await f(...)`"])
+
+    def test_never_awaited_and_kept(self):
+        for code in ("x = f()", "x = [f()]", "x = {1: f()}", "x = f()\nprint(x['a'])"):
+            with self.subTest(code=code):
+                ended = run("async def f(): pass\n" + code)
+                self.assertIn("never awaited", ended.stderr)
+                self.assertTrue(any("write `await f(...)`" in n for n in ended.notes), ended)
+
+
+class Errors(Case):
+    def test_A04_output_before_an_exception(self):
+        ended = self.bad('print("step 1 done")\nraise ValueError("boom")', "ValueError")
+        self.assertEqual(ended.stdout, "step 1 done\n")
+        self.assertEqual(ended.stderr, "")
+        self.assertEqual(ended.error["message"], "boom")
+
+    def test_A25_traceback_is_the_interpreters(self):
+        ended = self.bad("x = 1\ny = 0\nprint(x / y)  # third line\n", "ZeroDivisionError")
+        lines = ended.traceback.splitlines()
+        self.assertEqual(lines[0], "Traceback (most recent call last):")
+        self.assertEqual(lines[1], '  File "%s", line 3, in <module>' % ended.file)
+        self.assertEqual(lines[2], "    print(x / y)  # third line")
+        self.assertEqual(lines[-1], "ZeroDivisionError: division by zero")
+
+    def test_traceback_in_async_code_has_no_foreign_frames(self):
+        ended = self.bad("import asyncio\nasync def f():\n    1 / 0\nawait f()\n", "ZeroDivisionError")
+        self.assertEqual(ended.traceback.count("File"), 2, ended.traceback)
+        self.assertIn("line 4, in <module>", ended.traceback)
+        self.assertIn("line 3, in f", ended.traceback)
+
+    def test_traceback_of_a_trailing_expression(self):
+        self.assertIn("line 2, in <module>", self.bad("x = 1\n1 / 0", "ZeroDivisionError").traceback)
+
+    def test_syntax_error_shows_line_and_caret(self):
+        ended = self.bad("x = 1\nif x\n    y = 2\n", "SyntaxError")
+        self.assertIn('File "%s", line 2' % ended.file, ended.traceback)
+        self.assertIn("    if x\n", ended.traceback)
+        self.assertIn("^", ended.traceback)
+        self.assertNotIn("Traceback", ended.traceback)
+
+    def test_indentation_and_too_deep_sources(self):
+        self.bad("if 1:\nx\n", "IndentationError")
+        self.assertIn(run("(" * 5000 + ")" * 5000).error["type"], ("SyntaxError", "MemoryError", "RecursionError"))
+        self.assertIn(run("-" * 200000 + "1").error["type"], ("RecursionError", "MemoryError", "SyntaxError"))
+
+    def test_A09_any_base_exception_is_a_result(self):
+        self.bad("raise KeyboardInterrupt", "KeyboardInterrupt")
+        self.bad("raise GeneratorExit", "GeneratorExit")
+        self.bad("class Mine(BaseException): pass\nraise Mine('m')", "Mine")
+        self.bad("import asyncio\nawait asyncio.sleep(0)\nraise KeyboardInterrupt", "KeyboardInterrupt")
+        self.bad("import asyncio\nawait asyncio.sleep(0)\nraise asyncio.CancelledError", "CancelledError")
+
+    def test_chained_exceptions(self):
+        ended = self.bad("try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise KeyError('k') from e", "KeyError")
+        self.assertIn("direct cause", ended.traceback)
+        self.assertIn("line 2, in <module>", ended.traceback)
+        self.assertIn("line 4, in <module>", ended.traceback)
+        self.assertEqual(ended.error["message"], "'k'")
+
+    @unittest.skipIf(sys.version_info < (3, 11), "exception groups are newer")
+    def test_exception_groups(self):
+        ended = self.bad(
+            CODE("""\
+                import asyncio
+                async def f(): raise ValueError("inner")
+                async with asyncio.TaskGroup() as g:
+                    g.create_task(f())
+                    g.create_task(f())
+                """),
+            "ExceptionGroup",
+        )
+        self.assertEqual(ended.traceback.count("ValueError: inner"), 2, ended.traceback)
+        self.assertNotIn("thawpool", ended.traceback)
+
+    def test_hostile_str(self):
+        for body in ("raise SystemExit(9)", "return 5", "1 / 0", "raise KeyboardInterrupt"):
+            with self.subTest(body=body):
+                ended = self.bad("class E(Exception):\n    def __str__(self):\n        %s\nraise E" % body, "E")
+                self.assertIn("str() of the exception failed", ended.error["message"])
+
+    def test_huge_and_strange_messages(self):
+        ended = self.bad("raise ValueError('x' * 10**8)", "ValueError")
+        self.assertLess(len(ended.error["message"]), 9000)
+        self.assertLess(len(ended.traceback), 34000)
+        self.bad("raise ValueError('a\\ud800\\0')", "ValueError")
+        self.bad("class M(type):\n    __name__ = property(lambda c: 1/0)\nclass E(Exception, metaclass=M): pass\nraise E", "E")
+
+    def test_deep_recursion(self):
+        ended = self.bad("def f(): f()\nf()", "RecursionError")
+        self.assertLess(len(ended.traceback), 34000)
+        self.assertIn("in <module>", ended.traceback)
+
+    def test_very_long_stack(self):
+        ended = self.bad(
+            "import sys\nsys.setrecursionlimit(10**5)\ndef f(n):\n    if n: f(n - 1)\n    else: 1 / 0\nf(5000)",
+            "ZeroDivisionError",
+        )
+        self.assertLess(len(ended.traceback), 34000)
+        self.assertIn("in <module>", ended.traceback)
+        self.assertTrue(ended.traceback.endswith("ZeroDivisionError: division by zero\n"))
+
+    def test_exception_chain_without_end(self):
+        ended = run(
+            CODE("""\
+                def deep(n):
+                    try:
+                        raise ValueError(n)
+                    except ValueError:
+                        if n: deep(n - 1)
+                        raise
+                deep(200)
+                """)
+        )
+        self.assertEqual(ended.error["type"], "ValueError")
+        self.assertLess(len(ended.traceback), 34000)
+
+    def test_own_excepthook_is_called(self):
+        ended = self.bad("import sys\nsys.excepthook = lambda *a: print('hook', a[0].__name__)\n1 / 0", "ZeroDivisionError")
+        self.assertEqual(ended.stdout, "hook ZeroDivisionError\n")
+
+    def test_error_in_an_imported_module_shows_its_frames(self):
+        ended = self.bad('open("m.py", "w").write("def f():\\n    1/0\\n")\nimport m\nm.f()', "ZeroDivisionError")
+        self.assertIn("m.py", ended.traceback)
+
+    def test_compile_warnings_come_once(self):
+        ended = self.good("x = 1\nif x is 1: pass\n'\\d'")
+        self.assertEqual(ended.stderr.count("SyntaxWarning: "), 1 if sys.version_info < (3, 12) else 2, ended)
