@@ -62,15 +62,20 @@ func runDemo(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "First answer after %.1f s.\n", time.Since(began).Seconds())
 	for _, s := range demoSteps {
+		think()
 		if err := a.show(ctx, out, s); err != nil {
 			return closeAfter(a, err)
 		}
 	}
+	think()
 	if err := a.showParallel(ctx, out, 10); err != nil {
 		return closeAfter(a, err)
 	}
 	return a.close()
 }
+
+// think is the pause that a model makes between calls, in which the pool refills.
+func think() { time.Sleep(time.Second) }
 
 // closeAfter ends the server and keeps the first error.
 func closeAfter(a *agent, err error) error {
