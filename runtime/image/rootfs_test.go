@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -16,19 +16,6 @@ import (
 
 	"github.com/containerd/containerd/v2/pkg/archive"
 )
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	testRoot.Lock()
-	defer testRoot.Unlock()
-	if testRoot.dir != "" {
-		if err := os.RemoveAll(testRoot.dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = max(code, 1)
-		}
-	}
-	os.Exit(code)
-}
 
 // testRoot is one build of the default image that the tests share.
 var testRoot struct {
@@ -38,6 +25,15 @@ var testRoot struct {
 	entries     []entry
 	archive     []byte
 	unpacked    string
+}
+
+func removeTestRoot() error {
+	testRoot.Lock()
+	defer testRoot.Unlock()
+	if testRoot.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(testRoot.dir)
 }
 
 // buildRoot builds the default root filesystem once and returns its entries and archive.
@@ -254,11 +250,14 @@ func TestCompiledFilesNameTheirPlaceInside(t *testing.T) {
 
 func TestPythonVersionIsTheModules(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile("../../go.mod")
-	if err != nil {
-		t.Fatal(err)
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		t.Fatal("no build information")
 	}
-	if want := "github.com/kluctl/go-embed-python v0.0.0-" + pythonVersion; !strings.Contains(string(data), want) {
-		t.Errorf("go.mod has no %q", want)
+	for _, module := range info.Deps {
+		if module.Path == "github.com/kluctl/go-embed-python" && module.Version == "v0.0.0-"+pythonVersion {
+			return
+		}
 	}
+	t.Errorf("go-embed-python is not v0.0.0-%s", pythonVersion)
 }
