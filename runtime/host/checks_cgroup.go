@@ -42,7 +42,20 @@ func (h machine) groups(uid int) []Check {
 	if err := h.probe(g); err != nil {
 		return []Check{delegated, limits.broken(h.setupCommand(uid), "the control group %s cannot be limited or frozen: %v", g.path, err)}
 	}
-	return []Check{delegated, limits.passed("tried")}
+	return append([]Check{delegated, limits.passed("tried")}, h.lingering(v, uid)...)
+}
+
+// lingering warns on v2 when sandboxes end with the user's last session: systemd then stops the user manager, and the
+// daemon in it.
+func (h machine) lingering(v Version, uid int) []Check {
+	if v != V2 {
+		return nil
+	}
+	c := Check{ID: "lingering", Title: "user manager without a session"}
+	if !exists(h.path("/var/lib/systemd/linger/" + h.name(uid))) {
+		return []Check{c.broken(h.setupCommand(uid), "the daemon and its sandboxes end with the last session of %s", h.name(uid))}
+	}
+	return []Check{c.passed("stays")}
 }
 
 // probeGroup makes g, sets and reads back its limits, freezes and thaws it, and removes it.

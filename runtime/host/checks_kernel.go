@@ -1,15 +1,11 @@
 package host
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // minKernel is the first Linux that lets an unprivileged user mount overlayfs in a user namespace (5.11, 459c7c565ac3).
@@ -98,48 +94,6 @@ func (h machine) privileges() Check {
 		}
 	}
 	return c.passed("allowed")
-}
-
-// overlay really mounts an overlay in a new user namespace, on the file system that holds the images of uid.
-func (h machine) overlay(uid int) Check {
-	c := Check{ID: "overlayfs", Title: "overlayfs in a user namespace", Fatal: true}
-	dir := h.dataDir(uid)
-	err := h.try(uid, dir)
-	switch {
-	case err == nil:
-		return c.passed("mounted on %s", dir)
-	case errors.Is(err, errNoUserns):
-		return c.broken("allow unprivileged user namespaces; in a container, start it with --security-opt seccomp=unconfined",
-			"a user namespace cannot be made: %v", err)
-	default:
-		return c.broken("set XDG_DATA_HOME to a directory on ext4, xfs, btrfs or tmpfs; see dmesg for the kernel's reason",
-			"an overlay cannot be mounted on %s: %v", dir, err)
-	}
-}
-
-// dataDir is the nearest existing directory of where uid's images will be kept.
-func (h machine) dataDir(uid int) string {
-	dir := ""
-	if uid == h.euid {
-		dir = os.Getenv("XDG_DATA_HOME")
-	}
-	if u, err := h.lookup(uid); dir == "" && err == nil {
-		dir = filepath.Join(u.HomeDir, ".local", "share")
-	}
-	for dir = h.path(dir); len(dir) > 1; dir = filepath.Dir(dir) {
-		if h.writable(dir, uid) {
-			return dir
-		}
-	}
-	return os.TempDir()
-}
-
-// writable tells whether uid may make files in dir. Only its owner is looked at for another than the caller.
-func (h machine) writable(dir string, uid int) bool {
-	if uid == h.euid {
-		return unix.Access(dir, unix.W_OK|unix.X_OK) == nil
-	}
-	return ownedDir(dir, uid) == nil
 }
 
 // gidOf is uid's own group, or -1.

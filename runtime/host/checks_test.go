@@ -15,9 +15,9 @@ func TestPreflightOfAGoodMachinePasses(t *testing.T) {
 	for _, v := range []Version{V1, V2} {
 		t.Run(v.String(), func(t *testing.T) {
 			f := newFake(t, v)
-			checks := f.preflight(f.euid, f.bin)
+			checks := f.preflight(f.euid, f.bin, "")
 			for _, c := range checks {
-				if !c.OK || !c.Fatal || c.Detail == "" {
+				if !c.OK || c.Detail == "" {
 					t.Errorf("%+v", c)
 				}
 			}
@@ -104,7 +104,16 @@ func TestPreflightNamesWhatIsMissing(t *testing.T) {
 		}, "limits", []string{"cannot be limited or frozen", base}, []string{"sudo thawpool setup --user alice"}},
 		{"no overlayfs", V1, func(f *fakeMachine) {
 			f.try = func(int, string) error { return errors.New("mount overlay: invalid argument") }
-		}, "overlayfs", []string{"/home/alice", "invalid argument"}, []string{"XDG_DATA_HOME"}},
+		}, "overlayfs", []string{"/home/alice", "invalid argument"}, []string{StateEnv, "ext4"}},
+		{"no lingering", V2, func(f *fakeMachine) { f.remove("/var/lib/systemd/linger/alice") },
+			"lingering", []string{"end with the last session of alice"}, []string{"sudo thawpool setup --user alice"}},
+		{"no home", V1, func(f *fakeMachine) {
+			f.lookup = func(int) (*user.User, error) { return &user.User{Username: "alice", Gid: "1"}, nil }
+		}, "state", []string{"alice has no home"}, []string{StateEnv}},
+		{"home that is no directory", V1, func(f *fakeMachine) {
+			f.remove("/home/alice")
+			f.write("/home/alice", "")
+		}, "state", []string{"/home/alice is closed to it"}, []string{"sudo install -d -m 700 -o alice", StateEnv}},
 		{"a container that forbids namespaces", V1, func(f *fakeMachine) {
 			f.try = func(int, string) error { return fmt.Errorf("%w: operation not permitted", errNoUserns) }
 		}, "overlayfs", []string{"user namespace cannot be made"}, []string{"seccomp=unconfined"}},
@@ -121,6 +130,12 @@ func TestPreflightNamesWhatIsMissing(t *testing.T) {
 				t.Errorf("the fix is not one line: %q", c.Fix)
 			}
 			err := FirstFailure([]Check{c})
+			if !c.Fatal {
+				if err != nil {
+					t.Errorf("a warning became %v", err)
+				}
+				return
+			}
 			if !errors.Is(err, runtime.ErrUnsupported) || !has(err.Error(), c.Cause, c.Fix) {
 				t.Errorf("error says %q", err)
 			}
@@ -133,9 +148,9 @@ func TestE03UserWithoutPasswordEntry(t *testing.T) {
 	f := newFake(t, V1)
 	f.lookup = func(uid int) (*user.User, error) { return nil, user.UnknownUserIdError(uid) }
 	f.write("/etc/subuid", fmt.Sprintf("%d:100000:65536\n", f.euid))
-	c := f.onlyFailure()
-	if c.ID != "subids" || !has(c.Cause, "password database", "newuidmap") || !has(c.Fix, "sudo", "service account") {
-		t.Errorf("%+v", c)
+	err := FirstFailure(f.preflight(f.euid, f.bin, ""))
+	if !errors.Is(err, runtime.ErrUnsupported) || !has(err.Error(), "password database", "newuidmap", "sudo", "service account") {
+		t.Error(err)
 	}
 }
 
@@ -143,10 +158,25 @@ func TestE03UserWithoutPasswordEntry(t *testing.T) {
 func TestE03NumericSubIDs(t *testing.T) {
 	f := newFake(t, V1)
 	f.write("/etc/subuid", fmt.Sprintf("# comment\nalice:100000:32768\n%d:200000:32768\n", f.euid))
-	for _, c := range f.preflight(f.euid, f.bin) {
+	for _, c := range f.preflight(f.euid, f.bin, "") {
 		if !c.OK {
 			t.Errorf("%+v", c)
 		}
+	}
+}
+
+func TestStateDirectoryOfTheConfiguration(t *testing.T) {
+	f := newFake(t, V1)
+	dir := t.TempDir()
+	f.try = func(_ int, tried string) error {
+		if tried != dir {
+			t.Errorf("tried %s", tried)
+		}
+		return nil
+	}
+	checks := f.state(f.euid, dir+"/not/yet/there")
+	if len(checks) != 2 || !checks[0].OK || checks[0].Detail != dir+"/not/yet/there" {
+		t.Errorf("%+v", checks)
 	}
 }
 
@@ -196,7 +226,7 @@ func TestPreflightForAnotherUser(t *testing.T) {
 	other := f.euid + 1
 	f.delegate(V1, other)
 	f.probe = func(Group) error { t.Error("tried limits as another user"); return nil }
-	for _, c := range f.preflight(other, f.bin) {
+	for _, c := range f.preflight(other, f.bin, "") {
 		if c.ID == "cgroups" && (c.OK || !has(c.Cause, "belongs to uid")) {
 			t.Errorf("%+v", c)
 		}

@@ -73,6 +73,7 @@ func (f *fakeMachine) delegate(v Version, uid int) {
 		f.write("/proc/self/mountinfo", v2Mounts)
 		f.write("/run/systemd/system/x", "")
 		f.write(fmt.Sprintf("/run/user/%d/bus", uid), "")
+		f.write("/var/lib/systemd/linger/alice", "")
 		f.write("/sys/fs/cgroup"+UserManagerGroup(uid)+"/cgroup.controllers", "cpu memory pids\n")
 		return
 	}
@@ -116,7 +117,7 @@ func (f *fakeMachine) noBits(name string) {
 func (f *fakeMachine) onlyFailure() Check {
 	f.t.Helper()
 	var failed []Check
-	for _, c := range f.preflight(f.euid, f.bin) {
+	for _, c := range f.preflight(f.euid, f.bin, "") {
 		if !c.OK {
 			failed = append(failed, c)
 		}

@@ -310,7 +310,7 @@ func testOOM(t *testing.T, r *realGroup) {
 	cmd := r.start("", "head -c 200000000 /dev/zero | tail -n 1 >/dev/null")
 	_ = cmd.Wait()
 	u, err := r.Usage() // with the group empty by now
-	if err != nil || u.OOMKills != 1 || u.MemoryPeak < limit/2 || u.MemoryPeak > limit {
+	if err != nil || u.OOMKills < 1 || u.MemoryPeak < limit/2 || u.MemoryPeak > limit {
 		t.Errorf("%+v, %v; the process ended with %v", u, err, cmd.ProcessState)
 	}
 }

@@ -76,13 +76,26 @@ func (p *Preparer) isService(u *user.User) bool {
 	return serviceAccount{u.Username, u.HomeDir, u.Name} == p.service
 }
 
-// subIDs gives the account ranges of subordinate ids where it has not enough of them.
+// subIDs gives the account ranges of subordinate ids where it has not enough of them, the same in both files where
+// both lack one.
 func (p *Preparer) subIDs(ctx context.Context, u *user.User) error {
+	var taken []mobyuser.SubID
+	for _, file := range []string{"/etc/subuid", "/etc/subgid"} {
+		_, all, err := p.countSubIDs(file, u)
+		if err != nil {
+			return err
+		}
+		taken = append(taken, all...)
+	}
+	first, err := freeRange(taken, host.MinSubIDs)
+	if err != nil {
+		return err
+	}
 	for _, kind := range []struct{ file, flag string }{
 		{"/etc/subuid", "--add-subuids"},
 		{"/etc/subgid", "--add-subgids"},
 	} {
-		count, all, err := p.countSubIDs(kind.file, u)
+		count, _, err := p.countSubIDs(kind.file, u)
 		if err != nil {
 			return err
 		}
@@ -91,10 +104,6 @@ func (p *Preparer) subIDs(ctx context.Context, u *user.User) error {
 		}
 		if p.root == "" && host.SubIDCount(kind.file, u.Username, uidOf(u)) >= host.MinSubIDs {
 			continue // a directory service gives them
-		}
-		first, err := freeRange(all, host.MinSubIDs)
-		if err != nil {
-			return fmt.Errorf("%s: %w", kind.file, err)
 		}
 		ids := fmt.Sprintf("%d-%d", first, first+host.MinSubIDs-1)
 		if err := p.addSubIDs(ctx, kind.file, kind.flag, u.Username, first); err != nil {

@@ -22,7 +22,7 @@ func TestServiceAccountIsMadeOnceAndTakenBack(t *testing.T) {
 	if got := f.get("/etc/subuid"); got != "bob:100000:65536\nthawpool:165536:65536\n" {
 		t.Errorf("subuid %q", got)
 	}
-	if got := f.get("/etc/subgid"); got != "thawpool:100000:65536\n" {
+	if got := f.get("/etc/subgid"); got != "thawpool:165536:65536\n" {
 		t.Errorf("subgid %q", got)
 	}
 	for _, name := range []string{"systemd", "memory", "cpu,cpuacct", "pids", "freezer", "cpuset"} {
