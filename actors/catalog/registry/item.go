@@ -145,7 +145,9 @@ func (c Candidate) with(s config.Server, kind string) Candidate {
 }
 
 // shortName is the last part of a registry's name, in a form that is fit for a config's key and a Python name.
-func shortName(name string) string { return pyname.Servers.Aliases([]string{path.Base(name)})[path.Base(name)] }
+func shortName(name string) string {
+	return pyname.Servers.Aliases([]string{path.Base(name)})[path.Base(name)]
+}
 
 // What packages may look like: nothing that a package runner could take for an option, a URL or a path.
 var (
