@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -24,9 +23,9 @@ type doctorReport struct {
 	Checks []host.Check `json:"checks"`
 }
 
-// newDoctorCommand checks this machine. live makes the last checks, which need the private daemon: daemon, image, and a
-// real sandbox booted, frozen, thawed and run. It is called only when nothing before them failed; nil makes none.
-func newDoctorCommand(live func(context.Context) []host.Check) *cobra.Command {
+// newDoctorCommand checks this machine. The last checks, which need the private daemon, are made only when nothing before
+// them failed: daemon, image, and a real sandbox booted, frozen, thawed and run.
+func newDoctorCommand(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -35,7 +34,7 @@ func newDoctorCommand(live func(context.Context) []host.Check) *cobra.Command {
 			"The exit status is 0 when sandboxes can run. As root it checks the service account " + host.Account + ". It changes nothing.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			report, err := diagnose(cmd.Context(), live)
+			report, err := a.diagnose(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -56,29 +55,46 @@ func newDoctorCommand(live func(context.Context) []host.Check) *cobra.Command {
 
 // diagnose makes the checks for whoever would run the sandboxes. As root that is the service account: once it can reach
 // this program, it looks for itself, because only its own look proves anything.
-func diagnose(ctx context.Context, live func(context.Context) []host.Check) (doctorReport, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return doctorReport{}, fmt.Errorf("find this executable: %w", err)
-	}
-	uid := os.Geteuid()
+func (a *app) diagnose(ctx context.Context) (doctorReport, error) {
+	uid, itself := os.Geteuid(), true
 	if realRoot() {
-		a, err := findAccount()
+		account, err := findAccount()
 		if err != nil {
-			return noAccount(filepath.Dir(exe), err), nil
+			return noAccount(a.cfg.BinDir, err), nil
 		}
-		if start, ok := prepare.Installed(exe, a.uid); ok {
-			return doctorReport{}, a.become(start, os.Args, nil)
+		if err := a.diagnoseAs(account); err != nil {
+			return doctorReport{}, err
 		}
-		uid, live = a.uid, nil
+		uid, itself = account.uid, false
 	}
-	r := doctorReport{User: userName(uid), Checks: host.Preflight(uid, filepath.Dir(exe))}
+	stateDir := a.cfg.StateDir
+	if a.sources["state-dir"] == fromDefault {
+		stateDir = "" // the account's own default, which need not be the caller's
+	}
+	r := doctorReport{User: userName(uid), Checks: host.PreflightIn(uid, a.cfg.BinDir, stateDir)}
 	r.OK = host.FirstFailure(r.Checks) == nil
-	if r.OK && live != nil {
-		r.Checks = append(r.Checks, live(ctx)...)
+	if r.OK && itself {
+		r.Checks = append(r.Checks, a.liveChecks(ctx)...)
 		r.OK = host.FirstFailure(r.Checks) == nil
 	}
 	return r, nil
+}
+
+// diagnoseAs goes on as the account, when it can reach this program. It returns when it cannot.
+func (a *app) diagnoseAs(account serviceAccount) error {
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this executable: %w", err)
+	}
+	start, ok := prepare.Installed(exe, account.uid)
+	if !ok {
+		return nil
+	}
+	files, err := a.ownFiles()
+	if err != nil {
+		return err
+	}
+	return account.become(start, os.Args, files)
 }
 
 // noAccount is the report for root when nothing was prepared yet: what is missing first, then what the machine is like.

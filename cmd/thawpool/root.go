@@ -69,7 +69,7 @@ func (a *app) addCommands(root *cobra.Command) {
 	add(newServeCommand(a), groups...)
 	add(newRunCommand(a), groupLimits, groupSandbox, groupDaemon, groupLog)
 	add(newSetupCommand())
-	add(newDoctorCommand(a.liveChecks), groupLimits, groupSandbox, groupDaemon, groupLog)
+	add(newDoctorCommand(a), groupLimits, groupSandbox, groupDaemon, groupLog)
 	images := newImageCommand(a.openImages)
 	for _, cmd := range images.Commands() {
 		a.addFlags(cmd, groupDaemon, groupLog)
@@ -111,19 +111,26 @@ func (a *app) withSources(err error) error {
 	return err
 }
 
+// ownFiles are the files that the configuration was read from, for the account that goes on.
+func (a *app) ownFiles() ([]string, error) {
+	path, err := configPath(a.configFile)
+	if err != nil || path == "" {
+		return nil, nil //nolint:nilerror // the configuration was loaded without it
+	}
+	if a.configFile == "" && realRoot() {
+		err = os.Setenv(configEnv, path) // root's own file, which the account would not look for
+	}
+	return []string{path}, err
+}
+
 // drop makes a command that was started by root go on as the service account, with the same configuration; see
 // dropToAccount. Everything that runs sandboxes calls it first. files name what the command will read.
 func (a *app) drop(files ...string) error {
-	if path, err := configPath(a.configFile); err == nil && path != "" {
-		if a.configFile == "" && realRoot() {
-			err = os.Setenv(configEnv, path) // root's own file, which the account would not look for
-		}
-		if err != nil {
-			return err
-		}
-		files = append(files, path)
+	own, err := a.ownFiles()
+	if err != nil {
+		return err
 	}
-	if err := dropToAccount(os.Args[1:], files); err != nil {
+	if err := dropToAccount(os.Args[1:], append(files, own...)); err != nil {
 		return err
 	}
 	for _, w := range a.warnings {
