@@ -19,6 +19,7 @@ const maxListens = 8
 // call is a request that runs beside the reader and can be cancelled.
 type call struct {
 	s      *session
+	id     string          // of the call in the log, in the order of reading
 	queued time.Time       // when it was read
 	token  json.RawMessage // the client's progress token with its type, nil when it gave none
 	args   json.RawMessage // of run_python, which mcp-go is spared
@@ -40,6 +41,7 @@ func callFrom(ctx context.Context) *call {
 func (s *session) startCall(env envelope, raw []byte, to reply) {
 	c := &call{s: s, queued: time.Now(), listen: *env.Method == string(mcp.MethodSubscriptionsListen)}
 	if !c.listen {
+		c.id = s.f.requestID()
 		var rerr *rpcError
 		if raw, rerr = c.takeArguments(env, raw); rerr != nil {
 			to(encode(env.ID, nil, rerr), nil)
@@ -184,10 +186,12 @@ func rejected(kind, message string) actors.Result {
 // runPython is the handler of the tool.
 func (f *Front) runPython(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	c := callFrom(ctx)
-	r := actors.Request{ID: f.requestID(), Queued: time.Now()}
+	r := actors.Request{Queued: time.Now()}
 	args := req.Params.RawArguments
 	if c != nil {
-		r.Queued, args = c.queued, c.args
+		r.ID, r.Queued, args = c.id, c.queued, c.args
+	} else {
+		r.ID = f.requestID()
 	}
 	if err := f.arguments(args, &r); err != nil {
 		res := rejected("ArgumentError", err.Error())

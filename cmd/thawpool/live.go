@@ -9,6 +9,7 @@ import (
 	"github.com/thawpool/thawpool/actors"
 	"github.com/thawpool/thawpool/runtime"
 	"github.com/thawpool/thawpool/runtime/host"
+	"github.com/thawpool/thawpool/runtime/local"
 )
 
 // liveTime bounds doctor's last checks: a first look makes the image.
@@ -18,19 +19,20 @@ const liveTime = 2 * time.Minute
 func (a *app) liveChecks(ctx context.Context) []host.Check {
 	ctx, cancel := context.WithTimeout(ctx, liveTime)
 	defer cancel()
-	daemonCheck := host.Check{ID: "daemon", Title: "private containerd", Fatal: true}
-	d, err := a.daemon(ctx)
+	daemonCheck := host.Check{ID: "daemon", Title: "containerd", Fatal: true}
+	d, err := local.Daemon(ctx, a.local())
 	if err != nil {
 		return []host.Check{failedCheck(daemonCheck, err)}
 	}
 	defer d.Close()
 	daemonCheck.OK, daemonCheck.Detail = true, d.Address()
 	imageCheck := host.Check{ID: "image", Title: "image " + a.cfg.Image, Fatal: true}
-	ready, err := a.readyImage(ctx, d)
+	b, err := a.connect(ctx)
 	if err != nil {
 		return []host.Check{daemonCheck, failedCheck(imageCheck, err)}
 	}
-	imageCheck.OK, imageCheck.Detail = true, ready.Digest.String()
+	defer b.Close()
+	imageCheck.OK, imageCheck.Detail = true, b.Image.Digest.String()
 	return []host.Check{daemonCheck, imageCheck, a.sandboxCheck(ctx)}
 }
 

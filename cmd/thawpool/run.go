@@ -23,8 +23,8 @@ const (
 	runOOM      = 128 + 9
 )
 
-// maxCode bounds the source that run reads, bytes; serve bounds it by the length of a message.
-const maxCode = 32 << 20
+// maxCode bounds the source that run reads, bytes.
+const maxCode = actors.CodeMax
 
 func newRunCommand(a *app) *cobra.Command {
 	asJSON := false
@@ -113,6 +113,7 @@ func printOutcome(w io.Writer, res actors.Result) error {
 	var b strings.Builder
 	switch e := res.Error; {
 	case e == nil:
+	case e.Type == "SystemExit": // the code's own word, as its exit status is
 	case e.Traceback != "":
 		b.WriteString(strings.TrimRight(e.Traceback, "\n") + "\n")
 	default:

@@ -3,15 +3,18 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/rs/zerolog"
 
 	"github.com/thawpool/thawpool/actors"
 	"github.com/thawpool/thawpool/runtime/ctrd"
 	"github.com/thawpool/thawpool/runtime/daemon"
 	"github.com/thawpool/thawpool/runtime/host"
-	"github.com/thawpool/thawpool/runtime/image"
+	"github.com/thawpool/thawpool/runtime/local"
 )
 
 // stack is a running system with the runtime below it.
@@ -25,10 +28,10 @@ func (s *stack) Close(ctx context.Context) error {
 	return errors.Join(s.System.Close(ctx), s.runtime.Close())
 }
 
-// tryOpen looks whether sandboxes can run here, in less than a second, and starts the system. The daemon and the image
-// come up with the first boot.
-func (a *app) tryOpen(context.Context) (sandboxes, error) {
-	if err := host.FirstFailure(host.Preflight(os.Geteuid(), a.cfg.BinDir)); err != nil {
+// tryOpen looks whether sandboxes can run here, in less than a second, brings daemon and image up, which takes longer the
+// first time, and starts the system.
+func (a *app) tryOpen(ctx context.Context) (sandboxes, error) {
+	if err := host.FirstFailure(host.PreflightIn(os.Geteuid(), a.cfg.BinDir, a.cfg.StateDir)); err != nil {
 		return nil, err
 	}
 	rt, err := ctrd.New(ctrd.Config{
@@ -43,6 +46,9 @@ func (a *app) tryOpen(context.Context) (sandboxes, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if err := rt.Connect(ctx); err != nil {
+		return nil, errors.Join(err, rt.Close())
 	}
 	sys, err := actors.Start(actors.Config{
 		Profiles:       map[string]actors.Profile{actors.DefaultProfile: {Runtime: rt, Pool: a.cfg.Pool, Limits: a.cfg.Limits}},
@@ -72,25 +78,36 @@ func (a *app) runtimeName() string {
 	return a.cfg.Runtime
 }
 
-// daemon gives the private containerd, started if need be, or the one that was named.
-func (a *app) daemon(ctx context.Context) (*daemon.Daemon, error) {
-	c := daemon.Config{StateDir: a.cfg.StateDir, BinDir: a.cfg.BinDir, Idle: a.cfg.DaemonIdle, Log: a.log}
-	if a.cfg.ContainerdAddress == "" {
-		return daemon.Ensure(ctx, c)
+// local says which containerd and which image.
+func (a *app) local() local.Config {
+	return local.Config{
+		Daemon:  daemon.Config{StateDir: a.cfg.StateDir, BinDir: a.cfg.BinDir, Idle: a.cfg.DaemonIdle, Log: a.log},
+		Address: a.cfg.ContainerdAddress,
+		Image:   a.cfg.Image,
+		Log:     a.log,
 	}
-	d, err := daemon.Attach(ctx, a.cfg.ContainerdAddress, c)
-	if err != nil {
-		return nil, err
+}
+
+// connectSlow is after how long somebody who waits is told why.
+const connectSlow = 2 * time.Second
+
+// connect gives the runtime a daemon with the image ready in it.
+func (a *app) connect(ctx context.Context) (*ctrd.Backend, error) {
+	slow := time.AfterFunc(connectSlow, func() {
+		a.tell("starting containerd and making the image ready; the first time takes a while")
+	})
+	defer slow.Stop()
+	b, err := local.Connect(a.local())(ctx)
+	if err == nil && a.cfg.ContainerdAddress != "" {
+		a.sweepAttached(ctx, b)
 	}
-	a.sweepAttached(ctx, d)
-	return d, nil
+	return b, err
 }
 
 // sweepAttached removes what dead owners left in a containerd that no keeper of ours watches.
-func (a *app) sweepAttached(ctx context.Context, d *daemon.Daemon) {
-	version, path, _ := d.CgroupBase()
+func (a *app) sweepAttached(ctx context.Context, b *ctrd.Backend) {
 	found, err := ctrd.Sweep(ctx, ctrd.SweepConfig{
-		Address: d.Address(), FIFODir: d.FIFODir(), Group: host.OpenGroup(version, path), Alive: host.Owner.Alive,
+		Address: b.Address, FIFODir: b.FIFODir, Group: host.OpenGroup(b.Cgroup, b.HostPath), Alive: host.Owner.Alive,
 	})
 	switch {
 	case err != nil:
@@ -100,32 +117,13 @@ func (a *app) sweepAttached(ctx context.Context, d *daemon.Daemon) {
 	}
 }
 
-// connect gives the runtime a daemon with the image ready in it.
-func (a *app) connect(ctx context.Context) (*ctrd.Backend, error) {
-	d, err := a.daemon(ctx)
-	if err != nil {
-		return nil, err
+// tell says something to whoever started the command: to the log where that is read, else to the terminal.
+func (a *app) tell(text string) {
+	if a.log.GetLevel() <= zerolog.InfoLevel {
+		a.log.Info().Msg(text)
+		return
 	}
-	ready, err := a.readyImage(ctx, d)
-	if err != nil {
-		d.Close()
-		return nil, err
-	}
-	version, hostPath, specPath := d.CgroupBase()
-	return &ctrd.Backend{
-		Address: d.Address(), PID: d.PID(), FIFODir: d.FIFODir(), Inside: d.Inside,
-		Cgroup: version, HostPath: hostPath, SpecPath: specPath,
-		Image: ready, Lost: d.Lost(), Close: d.Close,
-	}, nil
-}
-
-func (a *app) readyImage(ctx context.Context, d *daemon.Daemon) (image.Ready, error) {
-	client, err := containerd.New(d.Address(), containerd.WithDefaultNamespace(ctrd.Namespace))
-	if err != nil {
-		return image.Ready{}, err
-	}
-	ready, err := image.Ensure(ctx, client, a.cfg.Image, a.log)
-	return ready, errors.Join(err, client.Close())
+	fmt.Fprintln(os.Stderr, "thawpool: "+text)
 }
 
 // openImages connects the image commands.
@@ -133,11 +131,11 @@ func (a *app) openImages(ctx context.Context) (*containerd.Client, func() error,
 	if err := a.drop(a.files...); err != nil {
 		return nil, nil, err
 	}
-	d, err := a.daemon(ctx)
+	d, err := local.Daemon(ctx, a.local())
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := containerd.New(d.Address(), containerd.WithDefaultNamespace(ctrd.Namespace))
+	client, err := local.Client(d)
 	if err != nil {
 		d.Close()
 		return nil, nil, err
