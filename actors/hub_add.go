@@ -2,22 +2,15 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/thawpool/thawpool/actors/catalog"
 	"github.com/thawpool/thawpool/actors/catalog/config"
+	candidates "github.com/thawpool/thawpool/actors/catalog/registry"
+	"github.com/thawpool/thawpool/actors/catalog/text"
 	"github.com/thawpool/thawpool/runtime/guest"
 )
-
-// Finder knows servers that are not configured and could be added. It is safe for concurrent use.
-type Finder interface {
-	// Find lists what fits the words, best first, at most limit.
-	Find(ctx context.Context, words string, limit int) ([]catalog.Found, error)
-	// Definition makes the definition of the server that Find called name.
-	Definition(ctx context.Context, name string) (config.Server, error)
-	// Persist keeps a definition for later processes.
-	Persist(ctx context.Context, def config.Server) error
-}
 
 // maxFind bounds the servers that one search gives.
 const maxFind = 50
@@ -37,21 +30,20 @@ func findServers(ctx context.Context, r *hubRun, a struct {
 	return r.hub.Find(ctx, a.Query, limit)
 }
 
-// Find lists servers that could be added.
+// Find lists servers that could be added, best first. A source that fails hides nothing of the others.
 func (h *Hub) Find(ctx context.Context, words string, limit int) ([]catalog.Found, error) {
 	if h.cfg.Finder == nil {
 		return []catalog.Found{}, nil
 	}
-	found, err := h.cfg.Finder.Find(ctx, words, limit)
+	list, err := h.cfg.Finder.Find(ctx, words, limit)
 	if err != nil {
-		return nil, err
+		if len(list) == 0 {
+			return nil, &guest.CallError{Message: text.Clean(err.Error(), maxToolError)}
+		}
+		h.log.Warn().Str(keyEvent, "a source of servers failed").Err(err).Send()
 	}
 	snap := h.catalog.Snapshot()
-	for i := range found {
-		_, err := snap.Resolve(found[i].Name)
-		found[i].Installed = err == nil
-	}
-	return found, nil
+	return candidates.Mark(list, func(name string) bool { _, err := snap.Resolve(name); return err == nil }), nil
 }
 
 func addServer(ctx context.Context, r *hubRun, a struct {
@@ -71,31 +63,51 @@ func addServer(ctx context.Context, r *hubRun, a struct {
 	}{added.Name, added.Alias}, nil
 }
 
-// Add makes one of the servers that Find tells callable until the process ends, or with persist for later ones too. Policy
-// must allow it by name.
+// Add makes one of the servers that Find tells callable, by the name that Find gave it, until the process ends, or with
+// persist for later ones too. Policy must allow the adding by that name, and the calling by the name it gets here.
 func (h *Hub) Add(ctx context.Context, name string, persist bool) (guest.Server, error) {
-	if err := h.cfg.Policy.Add(name); err != nil {
-		return guest.Server{}, &guest.CallError{Type: guest.ErrDenied, Message: err.Error()}
-	}
-	if h.cfg.Finder == nil {
-		return guest.Server{}, &guest.CallError{Type: guest.ErrUnknownServer, Message: "there is no catalog to add servers from"}
-	}
-	def, err := h.cfg.Finder.Definition(ctx, name)
+	def, err := h.candidate(ctx, name, persist)
 	if err != nil {
-		return guest.Server{}, callError(err)
-	}
-	// What comes from a catalog could carry a name of its own: the one that policy allowed counts.
-	if err := h.cfg.Policy.Add(def.Name); err != nil {
-		return guest.Server{}, &guest.CallError{Type: guest.ErrDenied, Message: err.Error()}
+		return guest.Server{}, err
 	}
 	if err := h.catalog.Add(def); err != nil {
 		return guest.Server{}, &guest.CallError{Type: guest.ErrValue, Message: err.Error()}
 	}
-	h.log.Info().Str(keyServer, def.Name).Bool("persist", persist).Str(keyEvent, "server added").Send()
+	h.log.Info().Str(keyServer, def.Name).Str("from", clipText(name, callNameBytes)).Bool("persist", persist).Str(keyEvent, "server added").Send()
 	if persist {
-		if err := h.cfg.Finder.Persist(ctx, def); err != nil {
+		if err := config.Save(ctx, h.cfg.Sources.Added, def); err != nil {
 			return guest.Server{}, fmt.Errorf("server %q was added for this process only: %w", def.Name, err)
 		}
 	}
 	return h.catalog.Snapshot().Guest(def.Name), nil
+}
+
+// candidate finds what may be added, or says why it may not.
+func (h *Hub) candidate(ctx context.Context, name string, persist bool) (config.Server, error) {
+	deny := func(format string, args ...any) (config.Server, error) {
+		return config.Server{}, &guest.CallError{Type: guest.ErrDenied, Message: fmt.Sprintf(format, args...)}
+	}
+	if err := h.cfg.Policy.Add(name); err != nil {
+		return deny("%v", err)
+	}
+	if persist && (!h.cfg.Persist || h.cfg.Sources.Added == "") {
+		return deny("added servers are not kept here; add it without persist")
+	}
+	if h.cfg.Finder == nil {
+		return config.Server{}, &guest.CallError{Type: guest.ErrUnknownServer, Message: "there is no catalog or registry to add servers from"}
+	}
+	c, err := h.cfg.Finder.Get(ctx, name)
+	switch {
+	case errors.Is(err, candidates.ErrNotFound):
+		return config.Server{}, &guest.CallError{Type: guest.ErrUnknownServer, Message: err.Error()}
+	case err != nil:
+		return config.Server{}, &guest.CallError{Message: text.Clean(err.Error(), maxToolError)}
+	case c.Found.Name != name:
+		return deny("%q is not %q", c.Found.Name, name) // the policy has spoken about the name that was asked for
+	case c.Problem != "":
+		return config.Server{}, &guest.CallError{Type: guest.ErrValue, Message: fmt.Sprintf("server %q cannot be added as it is: %s", name, c.Problem)}
+	case !h.cfg.Policy.Server(c.Server.Name):
+		return deny("server %q may be added, but its name here, %q, is not allowed to be called", name, c.Server.Name)
+	}
+	return c.Server, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/thawpool/thawpool/actors/catalog"
 	"github.com/thawpool/thawpool/actors/catalog/config"
+	candidates "github.com/thawpool/thawpool/actors/catalog/registry"
 	"github.com/thawpool/thawpool/actors/policy"
 	"github.com/thawpool/thawpool/actors/store"
 	"github.com/thawpool/thawpool/actors/upstream"
@@ -38,7 +39,8 @@ type HubConfig struct {
 	Store    *store.Store // stays the caller's
 	// OnChange is called with each new Snapshot of what policy lets code see. It must not block.
 	OnChange func(*catalog.Snapshot)
-	Finder   Finder // of servers that could be added; nil finds none
+	Finder   *candidates.Finder // of servers that could be added; nil finds none
+	Persist  bool               // servers that are added may be kept in Sources.Added
 
 	Instances    int           // connections to one server; with more than one, each gets one call at a time; 0 means DefaultInstances
 	Idle         time.Duration // after which unused connections end; 0 means DefaultUpstreamIdle

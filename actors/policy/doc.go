@@ -19,4 +19,6 @@
 // pattern wins over every allow pattern. With no allow pattern, everything that is not denied is allowed. A tool without
 // annotations counts as destructive, which is the default of the MCP specification; annotations are the server's own
 // word, so patterns on them protect from mistakes, not from a hostile server.
+//
+// Patterns for servers that may be added are globs over the whole name that a catalog or registry has for the server.
 package policy

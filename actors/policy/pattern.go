@@ -53,14 +53,34 @@ func Parse(text string) (Pattern, error) {
 	return p, nil
 }
 
-func parse(text string) (Pattern, error) {
+// ParseName reads a pattern over whole names, in which dots and colons are like other characters. The error is a
+// *PatternError.
+func ParseName(text string) (Pattern, error) {
+	err := checkText(text)
+	if err == nil {
+		var p Pattern
+		if p, err = (Pattern{text: text, server: text}).compile(); err == nil {
+			return p, nil
+		}
+	}
+	return Pattern{}, &PatternError{Pattern: text, Err: err}
+}
+
+func checkText(text string) error {
 	switch {
 	case strings.TrimSpace(text) != text || text == "":
-		return Pattern{}, errors.New("is empty or has spaces around it; write server, server.tool or server.*")
+		return errors.New("is empty or has spaces around it")
 	case len(text) > MaxPattern:
-		return Pattern{}, fmt.Errorf("is longer than %d bytes", MaxPattern)
+		return fmt.Errorf("is longer than %d bytes", MaxPattern)
 	case !utf8.ValidString(text) || strings.ContainsAny(text, "\x00"+slashStandIn):
-		return Pattern{}, errors.New("is not valid text")
+		return errors.New("is not valid text")
+	}
+	return nil
+}
+
+func parse(text string) (Pattern, error) {
+	if err := checkText(text); err != nil {
+		return Pattern{}, err
 	}
 	p := Pattern{text: text, server: text}
 	if c, ok := classWords[text]; ok {

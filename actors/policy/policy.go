@@ -16,7 +16,7 @@ type Tool struct {
 type Config struct {
 	Allow           []string // patterns; none means everything that is not denied
 	Deny            []string // patterns; they win
-	AllowAdd        []string // patterns over server names that code may add; none means that adding is off
+	AllowAdd        []string // globs over whole names of servers that code may add; none means that adding is off
 	DryRunMutations bool     // calls to tools not marked read-only are planned, not made
 	Limits          Limits
 }
@@ -48,9 +48,9 @@ type Policy struct {
 func New(cfg Config) (*Policy, error) {
 	p := &Policy{dryRun: cfg.DryRunMutations, limits: cfg.Limits}
 	var errs []error
-	list := func(flag string, texts []string) (out []Pattern) {
+	list := func(flag string, texts []string, parse func(string) (Pattern, error)) (out []Pattern) {
 		for _, text := range texts {
-			pattern, err := Parse(text)
+			pattern, err := parse(text)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", flag, err))
 				continue
@@ -59,14 +59,9 @@ func New(cfg Config) (*Policy, error) {
 		}
 		return out
 	}
-	p.allow = list("allow", cfg.Allow)
-	p.deny = list("deny", cfg.Deny)
-	p.add = list("allow-add", cfg.AllowAdd)
-	for _, a := range p.add {
-		if a.tool != "" || a.class != classAny {
-			errs = append(errs, fmt.Errorf("allow-add: %w", &PatternError{Pattern: a.text, Err: errors.New("names tools; only server names can be added")}))
-		}
-	}
+	p.allow = list("allow", cfg.Allow, Parse)
+	p.deny = list("deny", cfg.Deny, Parse)
+	p.add = list("allow-add", cfg.AllowAdd, ParseName)
 	if err := cfg.Limits.Validate(); err != nil {
 		errs = append(errs, err)
 	}
@@ -128,16 +123,14 @@ func (p *Policy) allowed(server string, tool Tool) bool {
 	return false
 }
 
-// Add decides whether code may add a server of this name. A server that could not be called is refused too.
+// Add decides whether code may add the server that its catalog or registry knows by this whole name, for example
+// io.github.user/server. Whether it can then be called, under the name that it gets here, is Server's to say.
 func (p *Policy) Add(server string) error {
 	if len(p.add) == 0 {
 		return fmt.Errorf("%w: adding servers is off; the operator can allow some with --allow-add PATTERN", ErrDenied)
 	}
 	for _, a := range p.add {
-		if a.matchServer(server) {
-			if !p.Server(server) {
-				return fmt.Errorf("%w: server %s may be added but not called", ErrDenied, server)
-			}
+		if !unmatchable(server) && a.matchServer(server) {
 			return nil
 		}
 	}

@@ -122,15 +122,13 @@ func TestAdd(t *testing.T) {
 	if off.CanAdd() || !errors.Is(off.Add("x"), ErrDenied) {
 		t.Error("adding is on with no pattern")
 	}
-	on, err := New(Config{AllowAdd: []string{"io.github/*"}, Deny: []string{`io\.github/bad`}, Limits: DefaultLimits()})
-	if err == nil {
-		t.Error("a pattern of tools was taken for a server's name")
-	}
-	on, err = New(Config{AllowAdd: []string{`io\.github/*`}, Deny: []string{`io\.github/bad`}, Limits: DefaultLimits()})
+	on, err := New(Config{AllowAdd: []string{"io.github.user/*", "notes"}, Limits: DefaultLimits()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]bool{"io.github/good": true, "io.github/bad": false, "com.other": false} {
+	for name, want := range map[string]bool{
+		"io.github.user/good": true, "notes": true, "io.github.users/x": false, "ioxgithub.user/x": false, "com.evil/notes": false, "Notes": false,
+	} {
 		if err := on.Add(name); (err == nil) != want {
 			t.Errorf("%s: %v", name, err)
 		}
