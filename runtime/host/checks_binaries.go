@@ -10,8 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Binaries are the programs that must stand beside thawpool.
-var Binaries = []string{"rootlesskit", "containerd", "containerd-shim-runc-v2", "runc"}
+// Binaries are the programs that must stand beside thawpool: the private daemon's, our shim's and those of the stock shim,
+// which is the other runtime that can be chosen.
+var Binaries = []string{
+	"rootlesskit", "containerd",
+	"containerd-shim-thawpool-v1", "thawpool-init", "thawpool-delete",
+	"containerd-shim-runc-v2", "runc",
+}
 
 // binaries checks that the programs of the private daemon are in binDir and that uid can execute them there.
 func (h machine) binaries(uid int, binDir string) Check {
