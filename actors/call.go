@@ -44,11 +44,17 @@ func (c *call) finish(r Result) {
 // came to its sandbox, and then closes; else whoever converses with the sandbox does, once its inner calls have ended.
 func (c *call) claim() bool { return c.claimed.CompareAndSwap(false, true) }
 
-// closeBridge closes the call's bridge, once.
+// closeBridge closes the call's bridge, once. A bug in it is no reason to lose the call's answer.
 func (c *call) closeBridge() {
-	if c.bridge != nil && c.closed.CompareAndSwap(false, true) {
-		c.bridge.Close()
+	if c.bridge == nil || !c.closed.CompareAndSwap(false, true) {
+		return
 	}
+	defer func() {
+		if r := recover(); r != nil {
+			logBug(c.log, bug(r))
+		}
+	}()
+	c.bridge.Close()
 }
 
 // logDone writes the one line of a finished call.

@@ -21,10 +21,11 @@ const (
 // stops. It is bounded by ctx; its error names the sandboxes that could not be destroyed in time. Closing again, also at
 // the same time, waits for the first Close and returns the same.
 func (s *System) Close(ctx context.Context) error {
-	s.closing.Do(func() {
+	if s.closing.CompareAndSwap(false, true) { // a sync.Once would make the second Close wait beyond its own ctx
 		defer close(s.closed)
 		s.closeErr = s.close(ctx)
-	})
+		return s.closeErr
+	}
 	select {
 	case <-s.closed:
 		return s.closeErr

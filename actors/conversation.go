@@ -85,8 +85,9 @@ func (v *conversation) run(ctx context.Context) any {
 	stream := v.sandbox.Stream()
 	v.calls.open(inner, v.call, &helpers)
 	end := make(chan verdict, 1)
-	helpers.Go(func() { v.calls.write(inner, stream, v.runFrame()) })
-	helpers.Go(func() { end <- v.read(inner, stream) })
+	run := v.runFrame()
+	helpers.Go(func() { v.calls.write(inner, stream, run) })
+	helpers.Go(func() { end <- v.shieldedRead(inner, stream) })
 	v.answer(v.await(ctx, end))
 	return settled{}
 }

@@ -5,15 +5,38 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/thawpool/thawpool/runtime/guest"
 )
 
+// shieldedRead is read, but that a bug on the way, also in who takes the output, ends this run alone.
+func (v *conversation) shieldedRead(ctx context.Context, stream io.Reader) (d verdict) {
+	defer func() {
+		if r := recover(); r != nil {
+			err := bug(r)
+			logBug(v.call.log, err)
+			d = verdict{stop: stopOf(err)}
+		}
+	}()
+	return v.read(ctx, stream)
+}
+
+// readBuffers spares each run the making of a buffer that holds a frame of output. Nothing is read from one that was not
+// written to it in the same run.
+var readBuffers = sync.Pool{New: func() any {
+	b := make([]byte, guest.PayloadMax+16<<10)
+	return &b
+}}
+
 // read takes frames in until the run has ended or breaks the rules.
 func (v *conversation) read(ctx context.Context, stream io.Reader) verdict {
 	pace := pacer{since: time.Now()}
-	frames := guest.NewReader(stream, guest.WithAdmit(func(_ guest.Kind, size int) error { return pace.wait(ctx, size) }))
+	buf := readBuffers.Get().(*[]byte)
+	defer readBuffers.Put(buf)
+	frames := guest.NewReader(stream, guest.WithBuffer(*buf),
+		guest.WithAdmit(func(_ guest.Kind, size int) error { return pace.wait(ctx, size) }))
 	for {
 		f, err := frames.Next()
 		switch {
@@ -45,7 +68,7 @@ func (v *conversation) take(f *guest.Frame) (last bool, err error) {
 	case guest.KindOut, guest.KindDone, guest.KindExit:
 	}
 	v.mu.Lock()
-	defer v.mu.Unlock()
+	defer v.mu.Unlock() // also when Output panics
 	if v.over {
 		return true, nil
 	}

@@ -37,7 +37,7 @@ type System struct {
 	supervisor, watcher address
 	stopping            atomic.Bool
 	dead                chan struct{} // closed when the supervisor has ended
-	closing             sync.Once
+	closing             atomic.Bool
 	closed              chan struct{}
 	closeErr            error
 }
