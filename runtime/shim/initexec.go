@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -37,9 +38,13 @@ func holdInit() error {
 	if err != nil {
 		return err
 	}
-	src, err := os.Open(filepath.Join(filepath.Dir(self), "thawpool-init"))
+	path := filepath.Join(filepath.Dir(self), "thawpool-init")
+	if found, err := exec.LookPath("thawpool-init"); err == nil && unix.Access(path, unix.X_OK) != nil {
+		path = found
+	}
+	src, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("the shim needs thawpool-init beside it: %w", err)
+		return fmt.Errorf("the shim needs thawpool-init beside it or in PATH: %w", err)
 	}
 	defer src.Close()
 	fd, err := unix.MemfdCreate("thawpool-init", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)

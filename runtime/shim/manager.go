@@ -14,11 +14,19 @@ import (
 
 	bootapi "github.com/containerd/containerd/api/runtime/bootstrap/v1"
 	"github.com/containerd/containerd/api/types"
+	"github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/pkg/shim"
+	"github.com/containerd/errdefs"
 	"github.com/containerd/log"
+	"github.com/containerd/typeurl/v2"
 	"github.com/opencontainers/runc/libcontainer"
+	"github.com/opencontainers/runc/libcontainer/capabilities"
+	"github.com/opencontainers/runc/libcontainer/seccomp"
+	"github.com/opencontainers/runc/libcontainer/specconv"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/opencontainers/runtime-spec/specs-go/features"
 	"golang.org/x/sys/unix"
 )
 
@@ -162,8 +170,39 @@ func destroyLeft(ctx context.Context, c *libcontainer.Container) error {
 	}
 }
 
-func (manager) Info(context.Context, io.Reader) (*types.RuntimeInfo, error) {
-	return &types.RuntimeInfo{Name: Name, Version: &types.RuntimeVersion{Version: "1"}}, nil
+// Info tells what the runtime can do, and gives runc's options back as it would take them.
+func (manager) Info(_ context.Context, stdin io.Reader) (*types.RuntimeInfo, error) {
+	info := &types.RuntimeInfo{Name: Name, Version: &types.RuntimeVersion{Version: "1"}}
+	opts, err := shim.ReadRuntimeOptions[*options.Options](stdin)
+	if err != nil && !errors.Is(err, errdefs.ErrNotFound) {
+		return nil, err
+	}
+	if opts != nil {
+		if info.Options, err = typeurl.MarshalAnyToProto(opts); err != nil {
+			return nil, err
+		}
+	}
+	info.Features, err = typeurl.MarshalAnyToProto(supported())
+	return info, err
+}
+
+// supported is what libcontainer does for this shim, in the terms of the OCI runtime specification.
+func supported() *features.Features {
+	yes := true
+	return &features.Features{
+		OCIVersionMin: "1.0.0",
+		OCIVersionMax: specs.Version,
+		MountOptions:  specconv.KnownMountOptions(),
+		Linux: &features.Linux{
+			Namespaces:      specconv.KnownNamespaces(),
+			Capabilities:    capabilities.KnownCapabilities(),
+			Cgroup:          &features.Cgroup{V1: &yes, V2: &yes, Systemd: &yes, SystemdUser: &yes, Rdma: &yes},
+			Seccomp:         &features.Seccomp{Enabled: &yes, Actions: seccomp.KnownActions(), Operators: seccomp.KnownOperators(), Archs: seccomp.KnownArchs()},
+			Apparmor:        &features.Apparmor{Enabled: &yes},
+			Selinux:         &features.Selinux{Enabled: &yes},
+			MountExtensions: &features.MountExtensions{IDMap: &features.IDMap{Enabled: &yes}},
+		},
+	}
 }
 
 // stateRoot is where libcontainer keeps its state of a bundle's container: in the bundle, which containerd removes.

@@ -44,9 +44,6 @@ func (t *terminal) attach(s streams) error {
 	if t.con, err = console.ConsoleFromFile(file); err != nil {
 		return err
 	}
-	if err := console.ClearONLCR(t.con.Fd()); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.cancel = cancel
 	if s.stdin != "" {
