@@ -38,70 +38,109 @@ type Doc struct {
 func Describe(f Function) Doc {
 	in, inErr := parse(f.Input)
 	w := newWriter(in)
-	params, problem := w.params(in, inErr, Camel(f.Name))
-	returns, defs, seen := result(f, w)
-	line := fmt.Sprintf("async def %s(%s) -> %s", f.Name, signature(f.Name, params), returns)
+	args, problem := w.params(in, inErr, Camel(f.Name))
+	returns := result(f, w)
+	line := fmt.Sprintf("async def %s(%s) -> %s", f.Name, signature(f.Name, args), returns.typ)
 	if len(line) > maxLine {
-		line = shortLine(f.Name, params, returns)
+		line = shortLine(f.Name, args, returns.typ)
 	}
 	if problem == "" && w.dropped {
 		problem = "parts of the schema are not shown in the signature"
 	}
-	return Doc{Line: line, Stub: stub(f, w, params, returns, defs, seen), Problem: problem}
+	return Doc{Line: line, Stub: stub(f, w, args, returns), Problem: problem}
+}
+
+// params are the arguments of a function.
+type params struct {
+	fields []field
+	open   bool // any other is passed on
 }
 
 // params lists the arguments. A problem says why they cannot be told; then the function takes anything.
-func (w *writer) params(in node, err error, hint string) ([]field, string) {
+func (w *writer) params(in node, err error, hint string) (p params, problem string) {
+	anything := params{open: true}
 	if err != nil {
-		return nil, err.Error() + "; any argument is passed on"
+		return anything, err.Error() + "; any argument is passed on"
 	}
 	if !in.isObject() {
-		return nil, "the input schema is no object; any argument is passed on"
+		return anything, "the input schema is no object; any argument is passed on"
 	}
 	in = w.resolve(in)
 	nodes := []node{in}
 	for _, word := range []string{"allOf", "anyOf", "oneOf"} {
 		nodes = append(nodes, in.get(word).items()...)
 	}
-	list := w.fields(hint, nodes, 0)
+	p.fields = w.fields(hint, nodes, 0)
+	more := in.get("additionalProperties").kind()
+	p.open = more == 't' || more == '{'
 	switch {
-	case len(list) > 0 && !in.has("properties"):
-		return list, "the arguments are alternatives or references at the root of the schema; see inputSchema"
-	case len(list) > 0 || in.has("properties"):
-		return list, ""
+	case len(p.fields) > 0 && !in.has("properties"):
+		return p, "the arguments are alternatives or references at the root of the schema; see inputSchema"
+	case len(p.fields) > 0 || in.has("properties"):
+		return p, ""
+	case more == 'f':
+		return p, ""
 	case len(in.members()) == 0 || (len(in.members()) == 1 && in.has("type")):
-		return list, "the server does not describe the arguments; any argument is passed on"
+		return anything, "the server does not describe the arguments; any argument is passed on"
 	}
 	if types := in.get("type").texts(); len(types) > 0 && types[0] != "object" {
-		return nil, "the input schema is no object; any argument is passed on"
+		return anything, "the input schema is no object; any argument is passed on"
 	}
-	return list, "the arguments are described in a way that has no Python form; see inputSchema"
+	return anything, "the arguments are described in a way that has no Python form; see inputSchema"
 }
 
-// result writes the return type, with the classes that it needs.
-func result(f Function, in *writer) (typ string, defs []definition, seen bool) {
-	schema := f.Output
+// returned is what a function gives back.
+type returned struct {
+	typ  string
+	defs []definition // classes that it needs
+	note string       // what the docstring says of it
+}
+
+// result writes the return type, as the code gets it: a bare value that had to be put into an object for the protocol,
+// {"result": value}, comes out of it again.
+func result(f Function, in *writer) returned {
+	schema, seen := f.Output, false
 	if len(schema) == 0 && len(f.Seen) > 0 {
 		schema, seen = f.Seen, true
 	}
 	out, err := parse(schema)
 	if err != nil {
-		return "Any", nil, false
+		return returned{typ: "Any"}
 	}
 	w := newWriter(out)
 	for name := range in.taken {
 		w.taken[name] = true
 	}
-	typ = w.typ(out, f.Name+"_result", 0)
+	target := out
+	if inner, wrapped := bare(out); wrapped {
+		target = inner
+	}
+	r := returned{typ: w.typ(target, f.Name+"_result", 0)}
+	if seen {
+		r.note = "The return type is what an earlier call gave; the server promises none."
+		if inner := target.get("contentSchema"); inner.isObject() {
+			r.note += " The text was JSON: json.loads gives " + w.typ(inner, f.Name+"_json", 0) + "."
+		}
+	}
+	r.defs = w.defs
 	in.dropped = in.dropped || w.dropped
-	return typ, w.defs, seen
+	return r
+}
+
+// bare finds the value in an object that has nothing but a required "result".
+func bare(out node) (node, bool) {
+	properties, required := out.get("properties").members(), out.get("required").texts()
+	if len(properties) != 1 || properties[0].name != "result" || len(required) != 1 || required[0] != "result" {
+		return node{}, false
+	}
+	return properties[0].value, true
 }
 
 // signature joins the parameters. Those that are no Python names go through a TypedDict: **more: Unpack[NameMore].
-func signature(name string, params []field) string {
+func signature(name string, all params) string {
 	var parts []string
 	odd := false
-	for _, p := range params {
+	for _, p := range all.fields {
 		if !plain(p.name) {
 			odd = true
 			continue
@@ -117,16 +156,16 @@ func signature(name string, params []field) string {
 	}
 	switch {
 	case odd:
-		parts = append(parts, "**"+unused("more", params)+": Unpack["+moreName(name)+"]")
-	case params == nil:
-		parts = append(parts, "**arguments: Any")
+		parts = append(parts, "**"+unused("more", all)+": Unpack["+moreName(name)+"]")
+	case all.open:
+		parts = append(parts, "**"+unused("arguments", all)+": Any")
 	}
 	return strings.Join(parts, ", ")
 }
 
 // unused is name, with underscores until no parameter is called so.
-func unused(name string, params []field) string {
-	for slices.ContainsFunc(params, func(p field) bool { return p.name == name }) {
+func unused(name string, all params) string {
+	for slices.ContainsFunc(all.fields, func(p field) bool { return p.name == name }) {
 		name += "_"
 	}
 	return name
@@ -138,13 +177,13 @@ func plain(name string) bool { return pyname.Identifier(name) }
 func moreName(function string) string { return Camel(function) + "More" }
 
 // shortLine gives the required arguments, and says how many others there are.
-func shortLine(name string, params []field, returns string) string {
+func shortLine(name string, all params, returns string) string {
 	if len(returns) > maxLine/4 {
 		returns = "Any"
 	}
 	var parts []string
 	size, rest := 0, 0
-	for _, p := range params {
+	for _, p := range all.fields {
 		part := p.name + ": " + p.typ
 		if size += len(part) + 2; !p.required || !plain(p.name) || size > maxLine/2 {
 			rest++
@@ -156,11 +195,11 @@ func shortLine(name string, params []field, returns string) string {
 		parts = append([]string{"*"}, parts...)
 	}
 	return fmt.Sprintf("async def %s(%s) -> %s  # and %d more arguments: see detail=\"full\"",
-		name, strings.Join(append(parts, "**"+unused("more", params)+": Any"), ", "), returns, rest)
+		name, strings.Join(append(parts, "**"+unused("more", all)+": Any"), ", "), returns, rest)
 }
 
 // stub writes the whole: classes, function, docstring. It stays below maxStub by leaving classes and lines out.
-func stub(f Function, w *writer, params []field, returns string, defs []definition, seen bool) string {
+func stub(f Function, w *writer, args params, returns returned) string {
 	var head, doc strings.Builder
 	room := maxStub
 	write := func(b *strings.Builder, s string) bool {
@@ -171,23 +210,23 @@ func stub(f Function, w *writer, params []field, returns string, defs []definiti
 		b.WriteString(s)
 		return true
 	}
-	all := append(append([]definition{}, w.defs...), defs...)
-	if more := oddOnes(f.Name, params); more != nil {
+	all := slices.Concat(w.defs, returns.defs)
+	if more := oddOnes(f.Name, args); more != nil {
 		all = append(all, *more)
 	}
-	line := fmt.Sprintf("async def %s(%s) -> %s:\n", f.Name, signature(f.Name, params), returns)
+	line := fmt.Sprintf("async def %s(%s) -> %s:\n", f.Name, signature(f.Name, args), returns.typ)
 	if len(line) > maxStub/2 {
 		line = fmt.Sprintf("async def %s(**arguments: Any) -> Any:  # too long to be shown\n", f.Name)
 	}
 	room -= len(line)
 	write(&doc, docstring(text.Clean(f.Description, maxWords)))
-	for i, p := range params {
+	heading := "\n\n    Args:\n"
+	for _, p := range args.fields {
 		if p.note == "" {
 			continue
 		}
-		if i == 0 || !strings.Contains(doc.String(), "\n\n    Args:\n") {
-			write(&doc, "\n\n    Args:\n")
-		}
+		write(&doc, heading)
+		heading = ""
 		write(&doc, "        "+docstring(text.Line(p.name, maxNote))+": "+docstring(p.note)+"\n")
 	}
 	for _, d := range all {
@@ -196,16 +235,16 @@ func stub(f Function, w *writer, params []field, returns string, defs []definiti
 		}
 	}
 	notes := "\n\n    (words supplied by server " + docstring(Quote(text.Line(f.Server, maxNote))) + ")"
-	if seen {
-		notes += "\n    The return type is what an earlier call gave; the server promises none."
+	if returns.note != "" {
+		notes += "\n    " + docstring(returns.note)
 	}
 	return head.String() + line + `    """` + strings.TrimSpace(doc.String()) + notes + "\n    \"\"\"\n"
 }
 
 // oddOnes is the class of the arguments whose names are no Python names, nil when there are none.
-func oddOnes(function string, params []field) *definition {
+func oddOnes(function string, all params) *definition {
 	d := definition{name: moreName(function)}
-	for _, p := range params {
+	for _, p := range all.fields {
 		if !plain(p.name) {
 			d.fields = append(d.fields, p)
 		}
@@ -223,5 +262,6 @@ func docstring(s string) string {
 	if strings.HasSuffix(s, `"`) {
 		s = s[:len(s)-1] + `\"`
 	}
-	return strings.ReplaceAll(s, "\n", "\n    ")
+	s = strings.ReplaceAll(s, "\n", "\n    ")
+	return strings.ReplaceAll(s, "\n    \n", "\n\n") // no white space on empty lines
 }

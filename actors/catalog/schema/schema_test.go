@@ -3,7 +3,6 @@ package schema
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 )
@@ -49,19 +48,6 @@ func doubling(n int) string {
 	}
 	b.WriteString(`"d` + string(rune('a'+n-1)) + `":{"type":"string"}}}`)
 	return b.String()
-}
-
-func TestDump(t *testing.T) {
-	dir := os.Getenv("DUMP")
-	if dir == "" {
-		return
-	}
-	for name, raw := range tools {
-		d := Describe(Function{Name: "do_it", Server: "fs", Description: "Does \"it\"\\.\nTwice \"\"\"", Input: json.RawMessage(raw), Output: json.RawMessage(tools["refs"])})
-		t.Logf("== %s\n%s\n%s\n%s", name, d.Line, d.Problem, d.Stub)
-		os.WriteFile(dir+"/"+strings.ReplaceAll(name, " ", "_")+".py", []byte(d.Stub), 0o600)
-		os.WriteFile(dir+"/"+strings.ReplaceAll(name, " ", "_")+"_line.py", []byte(strings.Replace(d.Line, "  #", ": ...  #", 1)+" : ..."), 0o600)
-	}
 }
 
 func TestCheck(t *testing.T) {

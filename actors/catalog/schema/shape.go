@@ -21,7 +21,12 @@ func Shape(result json.RawMessage) json.RawMessage {
 	var r struct {
 		IsError    bool            `json:"isError"`
 		Structured json.RawMessage `json:"structuredContent"`
-		Content    []struct {
+		Meta       struct {
+			FastMCP struct {
+				Wrap bool `json:"wrap_result"`
+			} `json:"fastmcp"`
+		} `json:"_meta"`
+		Content []struct {
 			Type string `json:"type"`
 			Text string `json:"text"`
 		} `json:"content"`
@@ -30,19 +35,17 @@ func Shape(result json.RawMessage) json.RawMessage {
 		return nil
 	}
 	if len(r.Structured) > 0 && !bytes.Equal(r.Structured, []byte("null")) {
-		return shapeOf(r.Structured)
+		return shapeOf(r.Structured, r.Meta.FastMCP.Wrap)
 	}
-	for _, block := range r.Content {
-		if block.Type != "text" {
-			return nil
-		}
-	}
-	if len(r.Content) != 1 {
+	switch {
+	case len(r.Content) > 1 || (len(r.Content) == 1 && r.Content[0].Type != "text"):
+		return json.RawMessage(`{"type":"array","description":"content blocks"}`)
+	case len(r.Content) == 0:
 		return nil
 	}
 	shape := map[string]any{"type": "string"}
 	if t := strings.TrimSpace(r.Content[0].Text); strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[") {
-		if inner := shapeOf(json.RawMessage(t)); inner != nil {
+		if inner := shapeOf(json.RawMessage(t), false); inner != nil {
 			shape["description"] = "JSON text"
 			shape["contentMediaType"] = "application/json"
 			shape["contentSchema"] = inner
@@ -51,12 +54,18 @@ func Shape(result json.RawMessage) json.RawMessage {
 	return encode(shape)
 }
 
-func shapeOf(raw json.RawMessage) json.RawMessage {
+// shapeOf infers the schema of raw, or of its only member when it is wrapped.
+func shapeOf(raw json.RawMessage, wrapped bool) json.RawMessage {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	var v any
 	if d.Decode(&v) != nil {
 		return nil
+	}
+	if m, ok := v.(map[string]any); ok && !wrapped && len(m) == 1 && m["result"] != nil {
+		shape := infer(v, 0)
+		delete(shape, "required") // else it would count as a bare value that was wrapped
+		return encode(shape)
 	}
 	return encode(infer(v, 0))
 }
