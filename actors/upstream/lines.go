@@ -68,7 +68,7 @@ func (l *lines) next() (line []byte, over bool, err error) {
 		part, err := l.src.ReadSlice('\n')
 		if !over && int64(len(line)+len(part)) > l.max {
 			over = true
-			line = line[:min(len(line), edge):edge]
+			line = line[:min(len(line), edge)]
 		}
 		line = append(line, part...)
 		if over && len(line) > 2*edge {
@@ -125,8 +125,8 @@ func (l *lines) skip(line []byte, why string) []byte {
 // The id of an answer stands at the one end or the other of what all known servers write. Only a brace right after it
 // at the very end of the line makes it the outermost object's.
 var (
-	idAtHead = regexp.MustCompile(`^\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,`)
-	idAtTail = regexp.MustCompile(`,\s*"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}$`)
+	idAtHead = regexp.MustCompile(`^\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(0|[1-9]\d{0,14})\s*,`)
+	idAtTail = regexp.MustCompile(`,\s*"id"\s*:\s*(0|[1-9]\d{0,14})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}$`)
 )
 
 // answerID finds the id in an answer that cannot be parsed; nil when there is none to be found.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
 
 	"github.com/thawpool/thawpool/actors/catalog/config"
 	"github.com/thawpool/thawpool/actors/upstream/fakeup"
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 	if fakeup.Active() {
 		fakeup.Main()
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // patience bounds every wait of these tests; no test waits it out unless it fails.
