@@ -37,6 +37,10 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
+	if err := installMmdebstrap(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	ctrdtest.Main(m, image.RemoveTestRoot, func() error {
 		if shared.dir == "" {
 			return nil
@@ -64,6 +68,11 @@ func connect(t *testing.T) (*containerd.Client, int) {
 	return c, d.PID()
 }
 
+// inNamespace is a context for a containerd namespace, also for what runs after the test.
+func inNamespace(t *testing.T, name string) context.Context {
+	return namespaces.WithNamespace(context.WithoutCancel(t.Context()), name)
+}
+
 // A bench is a containerd namespace of one test's own, with nothing in it at the start and nothing left at the end.
 type bench struct {
 	*containerd.Client
@@ -77,14 +86,14 @@ func newBench(t *testing.T) (context.Context, *bench) {
 	t.Helper()
 	client, pid := connect(t)
 	name := "image-" + strings.ToLower(t.Name())
-	ctx := namespaces.WithNamespace(t.Context(), name)
+	ctx := inNamespace(t, name)
 	snapshotter, err := image.Snapshotter(ctx, client)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &bench{client, client.SnapshotService(snapshotter), pid, zerolog.New(zerolog.NewTestWriter(t))}
 	t.Cleanup(func() {
-		ctx := namespaces.WithNamespace(context.Background(), name)
+		ctx := inNamespace(t, name)
 		b.clear(ctx, t)
 		if err := client.NamespaceService().Delete(ctx, name); err != nil && !errdefs.IsNotFound(err) {
 			t.Error(err)
@@ -189,7 +198,7 @@ func mountScript(t *testing.T, mounts []mount.Mount) string {
 	if m.Type == "bind" {
 		kind = "--bind"
 	}
-	return fmt.Sprintf("set -e; R=$(mktemp -d); mount %s -o '%s' '%s' \"$R\"; mount --rbind /dev \"$R/dev\"\n", kind, options, m.Source)
+	return fmt.Sprintf("set -e; R='%s'; mount %s -o '%s' '%s' \"$R\"\n", t.TempDir(), kind, options, m.Source)
 }
 
 // inside runs a shell script in a mount namespace below the daemon's.
@@ -201,7 +210,7 @@ func (b *bench) inside(ctx context.Context, script string) *exec.Cmd {
 // python runs code with the image's Python, chrooted into its view.
 func (b *bench) python(ctx context.Context, t *testing.T, ready image.Ready, code string) string {
 	t.Helper()
-	return b.view(ctx, t, ready, fmt.Sprintf("exec env -i %s /usr/sbin/chroot \"$R\" %s -c '%s'",
+	return b.view(ctx, t, ready, fmt.Sprintf("mount --rbind /dev \"$R/dev\"; exec env -i %s /usr/sbin/chroot \"$R\" %s -c '%s'",
 		strings.Join(ready.Env, " "), ready.Python, code))
 }
 
