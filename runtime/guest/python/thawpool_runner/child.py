@@ -1,25 +1,70 @@
-"""The child: waits for the run, runs it, tells how it ended, and ends the process as the interpreter would."""
+"""The child: imports, waits for the run, runs it, tells how it ended, and ends the process as the interpreter would.
 
-import asyncio
+Everything that a run commonly needs is imported here, before ready, so that a thawed sandbox imports nothing.
+"""
+
+from . import lean
+
+asyncio = lean.import_asyncio()
+
+import ast  # noqa: E402,F401  (this and others are for the code: see above)
 import atexit
 import gc
+import importlib
+import inspect  # noqa: F401
+import io
 import json
 import linecache
 import os
+import resource
 import sys
 import threading
+import traceback  # noqa: F401
 
 import mcp._channel as channel
 import mcp._names as names
+import mcp.runtime  # noqa: F401
+import mcp.servers  # noqa: F401
+import mcp.tools  # noqa: F401
 
-from . import execute, linux, report
+from . import execute, forking, linux, report
 
 DRY_FILE = "/dry/main.py"
 WORKSPACE = os.environ.get("THAWPOOL_WORKSPACE", "/workspace")
 
 
+def main(fd, preloads):
+    """Never returns."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.stdin = sys.__stdin__ = open(0, closefd=False, encoding="utf-8")
+    sys.stdout = sys.__stdout__ = writer(1, "<stdout>")
+    sys.stderr = sys.__stderr__ = writer(2, "<stderr>")
+    forking.install()
+    preload(preloads)
+    serve(fd)
+
+
+def writer(fd, name):
+    """A standard stream. A whole line leaves at once, so that what was printed before a crash, a kill or a timeout is not
+    lost with it; a lone surrogate is escaped, so that no text makes it fail."""
+    raw = io.FileIO(fd, "w", closefd=False)
+    raw.name = name
+    stream = io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    stream.mode = "w"
+    return stream
+
+
+def preload(names):
+    """Imports what the operator asked for. A module that cannot be had is told before anybody waits for this sandbox."""
+    for name in filter(None, (n.strip() for n in names.split(","))):
+        try:
+            importlib.import_module(name)
+        except BaseException as e:
+            raise SystemExit("cannot preload %s: %s: %s" % (name, type(e).__name__, e))
+
+
 def serve(fd):
-    """Serves the dry run and then the run. Never returns."""
+    """Serves the dry run and then the run."""
     link = channel.Channel(fd)
     while True:
         line = link.read_line()
@@ -35,7 +80,8 @@ def serve(fd):
 
 
 def rehearse(link, run):
-    """The dry run: the same path without what would stay. Ends with everything it left collected and frozen."""
+    """The dry run: the same path without what would stay. Ends with all that there is put out of the
+    collector's sight."""
     main = sys.modules["__main__"]
     ended = execute.Run(run, DRY_FILE).go(names.namespace(link, run))
     sys.modules["__main__"] = main
@@ -49,8 +95,8 @@ def rehearse(link, run):
     flush()
     link.send(done(ended))
     del ended
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # without a collection: it would cost more than what imports leave behind
+    gc.enable()
 
 
 def perform(link, run):

@@ -5,8 +5,7 @@ and has everything that the code has defined. Code that asks for another method 
 await: a worker could not import such a file, and a pool would start workers for ever.
 """
 
-import sys
-from importlib.machinery import PathFinder
+from . import hooks
 
 ADVICE = (
     "code with a top-level await cannot be imported by worker processes of the spawn and forkserver methods: "
@@ -20,27 +19,6 @@ def with_await(yes):
     """Tells whether the code has a top-level await."""
     global _awaits
     _awaits = yes
-
-
-class _Hook:
-    """Finds two modules of multiprocessing to change them once they are imported: importing them here would cost every
-    sandbox a start-up for what few need."""
-
-    def find_spec(self, name, path=None, target=None):
-        after = _AFTER.get(name)
-        if after is None:
-            return None
-        spec = PathFinder.find_spec(name, path, target)
-        if spec is None:
-            return None
-        plain = spec.loader.exec_module
-
-        def exec_module(module):
-            plain(module)
-            after(module)
-
-        spec.loader.exec_module = exec_module
-        return spec
 
 
 def _fork_by_default(context):
@@ -58,12 +36,7 @@ def _refuse_awaits(spawn):
     spawn.get_preparation_data = get_preparation_data
 
 
-_AFTER = {"multiprocessing.context": _fork_by_default, "multiprocessing.spawn": _refuse_awaits}
-
-
 def install():
-    """Called once, before any code runs."""
-    sys.meta_path.insert(0, _Hook())
-    for name, after in _AFTER.items():
-        if name in sys.modules:  # a preloaded module has imported it
-            after(sys.modules[name])
+    """Called once, before any code runs. Importing the two modules here would cost every sandbox what few need."""
+    hooks.after_import("multiprocessing.context", _fork_by_default)
+    hooks.after_import("multiprocessing.spawn", _refuse_awaits)

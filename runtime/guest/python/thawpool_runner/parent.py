@@ -3,24 +3,25 @@
 It alone holds the frame channel. It never waits for one side while another has something: reads happen when poll
 reports them, writes go into buffers. Where the host does not read, the child's output and calls wait in the kernel, so
 this process's memory is bounded too. It has no timer: time that passes while the sandbox is frozen means nothing.
+
+It imports next to nothing, and the underscored modules in place of what is built on them, because it is forked off
+before the imports that the code needs: what it has in memory, it has alone.
 """
 
-import base64
-import fcntl
+import binascii
 import os
-import re
 import select
-import signal
 import sys
-from json.encoder import encode_basestring as quote
+import _signal as signal
+from _json import encode_basestring as quote
 
 FRAME_MAX = 16 << 20  # bytes of one line with its newline, as package guest has it
 CHUNK = 64 << 10  # bytes of payload in one out frame; a pipe's default capacity
-F_GETPIPE_SZ = 1032  # fcntl has the name from 3.10 on
+PIPE_MAX = 1 << 20  # bytes that a pipe can be made to hold without privilege
 BACKLOG = 256 << 10  # bytes waiting for the host at which the child has to wait too
 VERSION = ("%d.%d.%d" % sys.version_info[:3]).encode()
 FORWARDED = (b'{"t":"call",', b'{"t":"cancel",', b'{"t":"done",')
-BYE = re.compile(rb'\{"t":"bye","code":(\d{1,3})\}\n')
+BYE = b'{"t":"bye","code":'
 
 # The end of a chunk that may be the beginning of a longer UTF-8 sequence: lead byte -> length of the sequence.
 _LEADS = [0] * 256
@@ -65,7 +66,7 @@ class Output:
         try:
             return '{"t":"out","fd":%d,"d":%s}\n' % (self.number, quote(data.decode()))
         except UnicodeDecodeError:
-            return '{"t":"out","fd":%d,"b":"%s"}\n' % (self.number, base64.b64encode(data).decode("ascii"))
+            return '{"t":"out","fd":%d,"b":"%s"}\n' % (self.number, binascii.b2a_base64(data, newline=False).decode())
 
 
 class Parent:
@@ -79,7 +80,7 @@ class Parent:
         self.status = None  # wait status of the child once it has gone
         self.bye = None  # exit status that the child announced as the last thing it does
         self.warming = True  # the dry run: nothing of it reaches the host
-        self.rehearsed = bytearray()  # what the dry run would have sent
+        self.rehearsed = bytearray()  # what came on the child's stderr before ready
         self.to_host = bytearray()
         self.to_child = bytearray()
         self.deaf = False  # the child takes nothing any more
@@ -166,7 +167,6 @@ class Parent:
 
     def _send(self, frame):
         if self.warming:
-            self.rehearsed += frame
             return
         self.to_host += frame
         self._write_host()
@@ -220,10 +220,10 @@ class Parent:
         if len(line) > FRAME_MAX:
             self._drop("a line longer than %d bytes" % FRAME_MAX)
         if not line.startswith(FORWARDED):
-            match = BYE.fullmatch(line)
-            if match is None:
+            code = line[len(BYE) : -2]
+            if not (line.startswith(BYE) and line.endswith(b"}\n") and code.isdigit() and len(code) <= 3):
                 self._drop("a malformed line")
-            self.bye = int(match.group(1))
+            self.bye = int(code)
             return
         if self.warming:
             if line.startswith(FORWARDED[2]):
@@ -247,6 +247,8 @@ class Parent:
         data = self._read(output.fd, CHUNK)
         if data is None:
             return
+        if self.warming and output.number == 2:
+            self.rehearsed += data
         frame = output.frame(data)
         if frame:
             self._send(frame.encode())
@@ -298,7 +300,7 @@ class Parent:
         """The child has gone, or has said bye: tells what is left in its pipes and how it ended. A child that said bye has
         run and written everything; taking its memory apart is work of the kernel that nobody needs to wait for."""
         if self.warming:
-            self._fail("the child ended in the dry run, %s" % self._how())
+            self._fail("it ended before it was ready, %s" % self._how())
         if self.channel is not None and self.bye is None:
             self._drain(self.channel, FRAME_MAX, self._from_child)
         self._drain_outputs()
@@ -307,7 +309,7 @@ class Parent:
     def _drain_outputs(self):
         for fd, output in list(self.outputs.items()):
             # A process that the code left behind may write for ever: only what fits the pipe can be older than the end.
-            self._drain(fd, fcntl.fcntl(fd, F_GETPIPE_SZ), lambda o=output: self._from_output(o))
+            self._drain(fd, PIPE_MAX, lambda o=output: self._from_output(o))
             if output.rest:
                 self._send(output.frame(b"").encode())
 
@@ -345,7 +347,7 @@ class Parent:
     def _fail(self, why):
         """Before ready: the reason is for the log of whoever starts sandboxes."""
         self._drain_outputs()
-        os.write(2, b"thawpool runner: %s\n%s" % (why.encode(), self.rehearsed))
+        os.write(2, b"%sthawpool runner: %s\n" % (self.rehearsed, why.encode()))
         self._end(3)
 
     def _end(self, status=0):
