@@ -52,7 +52,6 @@ func TestReturnTypes(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, output, result, want string }{
 		{"output schema", `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`, "", "FResult"},
-		{"a bare value in an object", `{"type":"object","properties":{"result":{"type":"array","items":{"type":"string"}}},"required":["result"]}`, "", "list[str]"},
 		{"none", "", "", "Any"},
 		{"seen: structured", "", `{"content":[],"structuredContent":{"a":[1,2.5,null]}}`, "FResult"},
 		{"seen: wrapped by FastMCP", "", `{"structuredContent":{"result":[1,2]},"_meta":{"fastmcp":{"wrap_result":true}}}`, "list[int]"},

@@ -23,7 +23,7 @@ type Function struct {
 	Server      string // whose words the descriptions are
 	Description string
 	Input       json.RawMessage // nil when the server gives none
-	Output      json.RawMessage // nil when the server gives none
+	Output      json.RawMessage // of what the code gets, see Wrapped; nil when the server gives none
 	Seen        json.RawMessage // the schema of a result seen earlier, used when Output is nil
 }
 
@@ -96,8 +96,7 @@ type returned struct {
 	note string       // what the docstring says of it
 }
 
-// result writes the return type, as the code gets it: a bare value that had to be put into an object for the protocol,
-// {"result": value}, comes out of it again.
+// result writes the return type.
 func result(f Function, in *writer) returned {
 	schema, seen := f.Output, false
 	if len(schema) == 0 && len(f.Seen) > 0 {
@@ -111,29 +110,16 @@ func result(f Function, in *writer) returned {
 	for name := range in.taken {
 		w.taken[name] = true
 	}
-	target := out
-	if inner, wrapped := bare(out); wrapped {
-		target = inner
-	}
-	r := returned{typ: w.typ(target, f.Name+"_result", 0)}
+	r := returned{typ: w.typ(out, f.Name+"_result", 0)}
 	if seen {
 		r.note = "The return type is what an earlier call gave; the server promises none."
-		if inner := target.get("contentSchema"); inner.isObject() {
+		if inner := out.get("contentSchema"); inner.isObject() {
 			r.note += " The text was JSON: json.loads gives " + w.typ(inner, f.Name+"_json", 0) + "."
 		}
 	}
 	r.defs = w.defs
 	in.dropped = in.dropped || w.dropped
 	return r
-}
-
-// bare finds the value in an object that has nothing but a required "result".
-func bare(out node) (node, bool) {
-	properties, required := out.get("properties").members(), out.get("required").texts()
-	if len(properties) != 1 || properties[0].name != "result" || len(required) != 1 || required[0] != "result" {
-		return node{}, false
-	}
-	return properties[0].value, true
 }
 
 // signature joins the parameters. Those that are no Python names go through a TypedDict: **more: Unpack[NameMore].

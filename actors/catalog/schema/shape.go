@@ -54,7 +54,7 @@ func Shape(result json.RawMessage) json.RawMessage {
 	return encode(shape)
 }
 
-// shapeOf infers the schema of raw, or of its only member when it is wrapped.
+// shapeOf infers the schema of raw, or when it is wrapped, of its "result", which is what the code gets.
 func shapeOf(raw json.RawMessage, wrapped bool) json.RawMessage {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -62,10 +62,8 @@ func shapeOf(raw json.RawMessage, wrapped bool) json.RawMessage {
 	if d.Decode(&v) != nil {
 		return nil
 	}
-	if m, ok := v.(map[string]any); ok && !wrapped && len(m) == 1 && m["result"] != nil {
-		shape := infer(v, 0)
-		delete(shape, "required") // else it would count as a bare value that was wrapped
-		return encode(shape)
+	if m, ok := v.(map[string]any); ok && wrapped && len(m) == 1 {
+		v = m["result"]
 	}
 	return encode(infer(v, 0))
 }
