@@ -2,9 +2,11 @@ package actors
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -288,12 +290,16 @@ func takeTools(ctx context.Context, srv *serverState, conn *upstream.Conn) error
 	if err != nil {
 		return err
 	}
-	info := conn.Info()
-	srv.listed(srv.def, catalog.Listing{
-		Version: info.Name + " " + info.Version, Instructions: info.Instructions, Tools: tools,
-	})
+	srv.listed(srv.def, listingOf(conn, tools))
 	srv.publish(func(s *ClientStatus) { s.Error = note })
 	return nil
+}
+
+func listingOf(conn *upstream.Conn, tools []json.RawMessage) catalog.Listing {
+	info := conn.Info()
+	return catalog.Listing{
+		Version: strings.TrimSpace(info.Name + " " + info.Version), Instructions: info.Instructions, Tools: tools,
+	}
 }
 
 func (a *clientActor) onDialed(m dialedConn) {

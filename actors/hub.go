@@ -197,7 +197,10 @@ func (h *Hub) unuse(ref *clientRef) {
 // spawn starts the actor; nothing is connected yet. mu is held.
 func (h *Hub) spawn(def config.Server) *clientRef {
 	srv := newServerState(def, func(ctx context.Context) (*upstream.Conn, error) {
-		return upstream.Dial(ctx, h.upstreamConfig(def))
+		return upstream.Dial(ctx, upstreamConfig(def, upstream.Config{
+			MaxMessage: h.cfg.MaxMessage, Version: h.cfg.Version,
+			Log: h.log.With().Str(keyServer, def.Name).Logger(), Guard: &h.guard,
+		}))
 	}, h.listed)
 	terms := clientTerms{
 		instances: h.cfg.Instances, idle: h.cfg.Idle,
@@ -209,14 +212,12 @@ func (h *Hub) spawn(def config.Server) *clientRef {
 	return &clientRef{srv: srv, pid: h.out.root.SpawnPrefix(props, "client-")}
 }
 
-func (h *Hub) upstreamConfig(def config.Server) upstream.Config {
-	return upstream.Config{
-		Name: def.Name, Kind: upstream.Kind(def.Transport),
-		Command: def.Command, Args: def.Args, Env: def.Env, Dir: def.Dir,
-		URL: def.URL, Headers: def.Headers,
-		MaxMessage: h.cfg.MaxMessage, Version: h.cfg.Version,
-		Log: h.log.With().Str(keyServer, def.Name).Logger(), Guard: &h.guard,
-	}
+// upstreamConfig fills in what a definition says.
+func upstreamConfig(def config.Server, c upstream.Config) upstream.Config {
+	c.Name, c.Kind = def.Name, upstream.Kind(def.Transport)
+	c.Command, c.Args, c.Env, c.Dir = def.Command, def.Args, def.Env, def.Dir
+	c.URL, c.Headers = def.URL, def.Headers
+	return c
 }
 
 // listed takes in what a server told of its tools.

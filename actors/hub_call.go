@@ -11,6 +11,7 @@ import (
 
 	"github.com/thawpool/thawpool/actors/catalog"
 	"github.com/thawpool/thawpool/actors/catalog/config"
+	"github.com/thawpool/thawpool/actors/catalog/schema"
 	"github.com/thawpool/thawpool/actors/catalog/text"
 	"github.com/thawpool/thawpool/actors/policy"
 	"github.com/thawpool/thawpool/runtime/guest"
@@ -191,10 +192,9 @@ func toolFailure(result json.RawMessage) error {
 // wrappedMark tells the mcp package in the sandbox that structuredContent is a bare value that had to be put into an object.
 const wrappedMark = "thawpool/wrapped"
 
-// markWrapped sets wrappedMark in a result whose tool declares nothing but a "result", as servers on Python's SDK do for
-// functions that return a bare value. Everything else in the result stays as it came.
+// markWrapped sets wrappedMark in a result whose tool declares such a wrapping. All else in the result stays as it came.
 func markWrapped(tool catalog.Tool, result json.RawMessage) (json.RawMessage, error) {
-	if !wrapsResult(tool.OutputSchema) {
+	if _, wrapped := schema.Wrapped(tool.Name, tool.OutputSchema); !wrapped {
 		return result, nil
 	}
 	var fields, meta map[string]json.RawMessage
@@ -211,20 +211,6 @@ func markWrapped(tool catalog.Tool, result json.RawMessage) (json.RawMessage, er
 	}
 	fields["_meta"] = raw
 	return json.Marshal(fields)
-}
-
-func wrapsResult(schema json.RawMessage) bool {
-	if !bytes.Contains(schema, []byte(`"result"`)) {
-		return false
-	}
-	var s struct {
-		Properties map[string]json.RawMessage `json:"properties"`
-		Required   []string                   `json:"required"`
-	}
-	if json.Unmarshal(schema, &s) != nil || len(s.Properties) != 1 || s.Properties["result"] == nil {
-		return false
-	}
-	return len(s.Required) == 1 && s.Required[0] == "result"
 }
 
 // describePlanned is what the plan says of a call.

@@ -2,9 +2,14 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/thawpool/thawpool/actors/catalog"
+	"github.com/thawpool/thawpool/actors/catalog/config"
+	"github.com/thawpool/thawpool/actors/upstream"
 )
 
 // ServerCheck is what trying one server gave.
@@ -62,4 +67,27 @@ func oddTools(tools []catalog.ToolInfo) (odd []string) {
 		}
 	}
 	return odd
+}
+
+// ReadTools connects to one server without a Hub, reads its tools and disconnects again: what a shell's check does. It
+// takes at most the server's start timeout, or DefaultStartTimeout.
+func ReadTools(ctx context.Context, def config.Server, version string, log zerolog.Logger) (l catalog.Listing, err error) {
+	limit := def.StartTimeout
+	if limit == 0 {
+		limit = DefaultStartTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var guard upstream.Guard
+	defer guard.Close()
+	conn, err := upstream.Dial(ctx, upstreamConfig(def, upstream.Config{Version: version, Log: log, Guard: &guard}))
+	if err != nil {
+		return catalog.Listing{}, err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	tools, _, err := conn.ListTools(ctx)
+	if err != nil {
+		return catalog.Listing{}, err
+	}
+	return listingOf(conn, tools), nil
 }

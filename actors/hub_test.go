@@ -37,6 +37,22 @@ func TestHubCallsATool(t *testing.T) {
 	}
 }
 
+func TestHubMarksWrappedResults(t *testing.T) {
+	t.Parallel()
+	tools := []json.RawMessage{
+		json.RawMessage(`{"name":"echo","inputSchema":{"type":"object","properties":{"result":{"type":"integer"}}},` +
+			`"outputSchema":{"title":"echoOutput","type":"object","properties":{"result":{"type":"integer"}},"required":["result"]}}`),
+	}
+	b := newHubBed(t, map[string]entry{"py": fakeEntry(fakeup.Script{Tools: tools})}, nil)
+	r := b.open()
+	if raw := r.mustCall("py", "echo", `{"result":9007199254740993}`); !strings.Contains(raw, `"thawpool/wrapped":true`) || !strings.Contains(raw, `{"result":9007199254740993}`) {
+		t.Error(raw)
+	}
+	if docs := r.must(guest.VerbDocs, map[string]any{"server": "py"}); !strings.Contains(docs, "-\\u003e int") {
+		t.Error(docs)
+	}
+}
+
 func TestHubErrorsNameWhatIsNear(t *testing.T) {
 	t.Parallel()
 	b := newHubBed(t, map[string]entry{"files": fakeEntry(fakeup.Script{}), "Files": fakeEntry(fakeup.Script{})}, nil)
@@ -609,4 +625,22 @@ func nilReply() chan<- grantedConn {
 	c := make(chan grantedConn)
 	close(c)
 	return c
+}
+
+func TestReadTools(t *testing.T) {
+	t.Parallel()
+	b := newHubBed(t, map[string]entry{"up": fakeEntry(fakeup.Script{Name: "n", Version: "2"}), "bad": {"command": "/nonexistent"}}, nil)
+	for name, ok := range map[string]bool{"up": true, "bad": false} {
+		def, err := b.Snapshot().Resolve(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := ReadTools(context.Background(), def, "test", b.Hub.log)
+		if (err == nil) != ok || ok && (l.Version != "n 2" || len(l.Tools) != len(fakeup.Builtin())) {
+			t.Errorf("%s: %v %v", name, l.Version, err)
+		}
+	}
+	if st := b.statusOf("up"); st.Starts != 0 {
+		t.Error("it went through the hub")
+	}
 }

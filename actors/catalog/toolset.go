@@ -122,6 +122,9 @@ func (t *tool) describe(server string) *schema.Doc {
 		return d
 	}
 	f := schema.Function{Name: t.alias, Server: server, Description: t.Description, Input: t.InputSchema, Output: t.OutputSchema}
+	if inner, wrapped := schema.Wrapped(t.Name, t.OutputSchema); wrapped {
+		f.Output = inner // code gets the value itself
+	}
 	shape := t.shape.Load()
 	if shape != nil {
 		f.Seen = *shape

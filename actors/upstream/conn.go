@@ -1,9 +1,11 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -116,10 +118,25 @@ func (c *Conn) CallTool(ctx context.Context, tool string, args json.RawMessage) 
 		args = json.RawMessage("{}")
 	}
 	req := mcp.CallToolRequest{Params: mcp.CallToolParams{Name: tool, Arguments: args}}
-	return c.exchange(ctx, nil, func(ctx context.Context, cl *client.Client) error {
+	raw, err := c.exchange(ctx, nil, func(ctx context.Context, cl *client.Client) error {
 		_, err := cl.CallTool(ctx, req)
 		return err
 	})
+	if err == nil && wantsInput(raw) {
+		return nil, c.cfg.fail(ErrProtocol, fmt.Errorf("its tool %s wants to ask the user something, and nobody can be asked here", tool))
+	}
+	return raw, err
+}
+
+// wantsInput reports whether a result is no result but a question, which the revisions without a handshake allow.
+func wantsInput(raw json.RawMessage) bool {
+	if !bytes.Contains(raw, []byte(mcp.ResultTypeInputRequired)) {
+		return false
+	}
+	var r struct {
+		Type mcp.ResultType `json:"resultType"`
+	}
+	return json.Unmarshal(raw, &r) == nil && r.Type == mcp.ResultTypeInputRequired
 }
 
 // exchange does one request and returns the answer as it came. A session that the server has forgotten is replaced and

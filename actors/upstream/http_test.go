@@ -520,6 +520,10 @@ func TestServerOfTheLaterRevisionOnly(t *testing.T) {
 		case m.Method == "tools/list":
 			reply(w, id, `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
 		default:
+			if strings.Contains(body, "ask me") {
+				reply(w, id, `{"resultType":"input_required","requestState":"s","inputRequests":{"q":{"method":"elicitation/create","params":{"message":"sure?"}}}}`)
+				return true
+			}
 			reply(w, id, `{"content":[{"type":"text","text":"later"}]}`)
 		}
 		return true
@@ -530,6 +534,9 @@ func TestServerOfTheLaterRevisionOnly(t *testing.T) {
 	}
 	if raw := mustCall(t, c, "t", `{"n":9007199254740993}`); !strings.Contains(raw, "later") || p.count("9007199254740993") != 1 {
 		t.Error(raw)
+	}
+	if _, err := call(t, c, "t", `{"text":"ask me"}`); !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), "ask the user") {
+		t.Errorf("got %v", err)
 	}
 }
 
