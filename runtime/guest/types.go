@@ -18,14 +18,14 @@ func (e *CallError) Error() string { return e.Message }
 
 // The verbs of call frames: all that sandboxed code can ask of the host. None takes a path.
 const (
-	VerbCall         = "tools.call"       // {server, tool, args} → the whole MCP result; a tool error is a CallError
+	VerbCall         = "tools.call"       // {server, tool, args} → the whole MCP result, see WrappedMark; a tool error is a CallError
 	VerbServers      = "servers.list"     // {} → [{name, alias, description, state, error}]
 	VerbDescribe     = "servers.describe" // {server} → {name, alias, description, state, error, instructions, tools: n}
 	VerbTools        = "tools.list"       // {server} → [{name, alias, description}]
 	VerbDocs         = "tools.docs"       // {server, tool?, detail} → [{server, tool, alias, description, signature, …}]
 	VerbSearch       = "tools.search"     // {query, limit, detail} → the same, best first, with score
 	VerbCapability   = "capability"       // {} → text
-	VerbMemorySave   = "memory.save"      // {key, value, metadata?, version?} → info; a stale version is VersionConflict
+	VerbMemorySave   = "memory.save"      // {key, value, metadata?, version?} → info; a stale version is VersionConflict; 0 is "not there"
 	VerbMemoryLoad   = "memory.load"      // {key} → {value, version, …info} or KeyError
 	VerbMemoryDelete = "memory.delete"    // {key} → bool
 	VerbMemoryList   = "memory.list"      // {} → [info]
@@ -49,3 +49,7 @@ const (
 	ErrValue           = "ValueError"
 	ErrVersionConflict = "VersionConflict" // used by the mcp package itself to try an update again
 )
+
+// WrappedMark in the _meta of a result, set to true, tells the mcp package that structuredContent is a bare value which
+// the server had to put into an object with the one member "result": the code gets the bare value.
+const WrappedMark = "thawpool/wrapped"

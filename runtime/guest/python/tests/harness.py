@@ -1,5 +1,6 @@
 """A host for tests: starts a runner, sends one run, answers its calls, gathers what it sends."""
 
+import atexit
 import base64
 import json
 import os
@@ -12,7 +13,9 @@ import threading
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PATIENCE = 120  # seconds until a runner that hangs is killed; nothing waits for it otherwise
+CACHE = tempfile.mkdtemp(prefix="guest-test-pyc-")  # bytecode of all runners, as images have it, but not beside the sources
+atexit.register(shutil.rmtree, CACHE, True)
+PATIENCE = 300  # seconds until a runner that hangs is killed; nothing waits for it otherwise
 
 
 class HostError(Exception):
@@ -54,14 +57,14 @@ class Ended:
 class Runner:
     """One runner process, up to its ready frame."""
 
-    def __init__(self, env=None, handlers=None, prefix=()):
+    def __init__(self, env=None, handlers=None):
         self.workspace = tempfile.mkdtemp(prefix="guest-test-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         base = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "THAWPOOL"))}
         base.update(THAWPOOL_WORKSPACE=self.workspace, PYTHONUTF8="1", LANG="C.UTF-8", TZ="UTC", HOME=self.workspace)
         base.update(env or {})
         self.handlers = handlers or {}
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, "-I", "-B", "-X", "utf8", str(ROOT / "runner.py")],
+            [sys.executable, "-I", "-X", "utf8", "-X", "pycache_prefix=" + CACHE, str(ROOT / "runner.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

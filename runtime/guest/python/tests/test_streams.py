@@ -1,6 +1,7 @@
 """What the code and its children write arrives whole, in order, and apart from the frames."""
 
 import json
+import os
 import textwrap
 import threading
 import unittest
@@ -178,11 +179,8 @@ class Hostile(Case):
                     except OSError as e:
                         pass
                 print(sorted(os.listdir("/proc/self/fd")))
-                """),
-            env={},
+                """)
         )
-        import os
-
         if os.getuid() != 0:  # root reads every process; a sandbox is never root
             self.assertNotIn("reached", ended.stdout)
         self.assertIn("['0', '1', '2', '200', ", ended.stdout)

@@ -244,7 +244,7 @@ class Parent:
         self._send(b'{"t":"ready","v":1,"python":"%s"}\n' % VERSION)
 
     def _from_output(self, output):
-        data = self._read(output.fd, CHUNK)
+        data = self._read(output.fd, CHUNK - len(output.rest))
         if data is None:
             return
         if self.warming and output.number == 2:
