@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"sync"
 	"time"
 
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
@@ -32,7 +33,9 @@ func (s *session) boot(ctx context.Context, id string) (_ *sandbox, err error) {
 	if b.shim, err = s.shims.take(ctx); err != nil {
 		return nil, err
 	}
+	b.joined = sync.OnceFunc(b.shim.joins.RUnlock)
 	defer func() {
+		b.joined()
 		if err != nil {
 			err = b.abandon(ctx, err)
 		}
@@ -140,6 +143,7 @@ func (b *sandbox) makeFIFOs(context.Context) (err error) {
 // create makes the task: the process is there with its namespaces and limits, and waits.
 func (b *sandbox) create(ctx context.Context) error {
 	inside := func(name string) string { return b.s.backend.Inside(filepath.Join(b.io.dir, name)) }
+	defer b.joined()
 	b.tasked = true // also when the answer is lost
 	_, err := b.s.tasks.Create(ctx, &tasks.CreateTaskRequest{
 		ContainerID: b.id,
@@ -150,6 +154,7 @@ func (b *sandbox) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	b.watched = true
 	b.s.work.Go(b.watch)
 	return b.io.attach()
 }
@@ -210,12 +215,21 @@ func (b *sandbox) ready(ctx context.Context) error {
 	return nil
 }
 
+// freezeTries is how often a freeze is tried: on cgroup v1 the kernel may not settle it while the machine is busy, and
+// runc gives up after some hundred looks.
+const freezeTries = 5
+
 func (b *sandbox) freeze(ctx context.Context) error {
-	if _, err := b.s.tasks.Pause(ctx, &tasks.PauseTaskRequest{ContainerID: b.id}); err != nil {
+	for try := 1; ; try++ {
+		_, err := b.s.tasks.Pause(ctx, &tasks.PauseTaskRequest{ContainerID: b.id})
+		if err == nil {
+			return b.alive()
+		}
 		if dead := b.alive(); dead != nil {
 			return errors.Join(io.EOF, err) // explain tells why it ended
 		}
-		return err
+		if try == freezeTries || ctx.Err() != nil {
+			return err
+		}
 	}
-	return b.alive()
 }

@@ -3,60 +3,486 @@
 package ctrd_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/thawpool/thawpool/runtime"
 	"github.com/thawpool/thawpool/runtime/ctrd"
 	"github.com/thawpool/thawpool/runtime/ctrd/ctrdtest"
 	"github.com/thawpool/thawpool/runtime/guest"
+	"github.com/thawpool/thawpool/runtime/host"
 )
 
-func TestMain(m *testing.M) { ctrdtest.Main(m) }
+// shared is the daemon that most tests of this package use: making the default image takes seconds.
+var shared struct {
+	once sync.Once
+	dir  string
+}
 
-// run sends code to a thawed sandbox and gives its stdout and last frame.
-func run(t *testing.T, sb runtime.Sandbox, code string) (string, *guest.Frame) {
+func TestMain(m *testing.M) { ctrdtest.Main(m, cleanup) }
+
+func cleanup() error {
+	if shared.dir == "" {
+		return nil
+	}
+	return ctrdtest.RemoveState(shared.dir)
+}
+
+// env is the shared environment, and what is in it now.
+func env(t *testing.T) (*ctrdtest.Env, ctrdtest.Leaks) {
 	t.Helper()
+	shared.once.Do(func() {
+		dir, err := os.MkdirTemp("/var/tmp", "tp-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.dir = filepath.Join(dir, "s")
+	})
+	e := ctrdtest.OpenEnv(t, shared.dir)
+	e.Ensure(t)
+	base, err := e.Count()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, base
+}
+
+// both runs a test with the stock runc shim and with our own.
+func both(t *testing.T, test func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime)) {
+	t.Helper()
+	for _, name := range []string{ctrd.RuntimeRunc, ctrd.RuntimeThawpool} {
+		t.Run(name, func(t *testing.T) {
+			e, base := env(t)
+			t.Cleanup(func() { e.RequireNone(t, base) }) // after the runtime's own clean-up
+			test(t, e, e.Runtime(t, func(c *ctrd.Config) { c.Runtime = name }))
+		})
+	}
+}
+
+// outcome is what one run gave.
+type outcome struct {
+	out  string
+	exit guest.Frame
+	done guest.Frame
+	err  error
+}
+
+// run thaws a sandbox and runs code in it.
+func run(t *testing.T, sb runtime.Sandbox, code string) outcome {
+	t.Helper()
+	if err := sb.Thaw(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if err := guest.NewWriter(sb.Stream()).Run(guest.Run{ID: "r", Code: code, ValueMax: 1 << 16}); err != nil {
 		t.Fatal(err)
 	}
+	return read(sb)
+}
+
+func read(sb runtime.Sandbox) (o outcome) {
 	r := guest.NewReader(sb.Stream())
-	var out []byte
 	for {
 		f, err := r.Next()
 		if err != nil {
-			t.Fatalf("after %q: %v", out, err)
+			o.err = err
+			return o
 		}
 		switch f.Kind {
 		case guest.KindOut:
-			out = append(out, f.Data...)
+			o.out += string(f.Data)
+		case guest.KindDone:
+			o.done = *f
 		case guest.KindExit:
-			copied := *f
-			return string(out), &copied
+			o.exit = *f
+			return o
 		}
 	}
 }
 
-func TestSmoke(t *testing.T) {
-	e := ctrdtest.NewEnv(t)
-	for _, name := range []string{ctrd.RuntimeRunc, ctrd.RuntimeThawpool} {
-		t.Run(name, func(t *testing.T) {
-			rt := e.Runtime(t, func(c *ctrd.Config) { c.Runtime = name })
-			for range 3 {
-				sb := ctrdtest.Boot(t, rt, "smoke-1")
-				t.Log(sb.Boot())
-				if err := sb.Thaw(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				out, f := run(t, sb, "print(6*7)")
-				if out != "42\n" || f.Code != 0 {
-					t.Fatalf("%q %+v", out, f)
-				}
-				u, err := sb.Usage()
-				t.Log(u, err)
-				if err := sb.Destroy(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+func (o outcome) String() string {
+	text := fmt.Sprintf("out %q, exit %d signal %d, err %v", o.out, o.exit.Code, o.exit.Signal, o.err)
+	if o.done.Error != nil {
+		text += ", " + o.done.Error.Type + ": " + o.done.Error.Message
+	}
+	return text
+}
+
+// must runs code that has to succeed, and gives its output.
+func must(t *testing.T, sb runtime.Sandbox, code string) string {
+	t.Helper()
+	o := run(t, sb, code)
+	if o.err != nil || o.exit.Code != 0 || o.exit.Signal != 0 || o.done.Error != nil {
+		t.Fatal(o)
+	}
+	return o.out
+}
+
+func TestRoundTrip(t *testing.T) {
+	both(t, func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime) {
+		for range 3 { // D20: an id may be used again at once
+			sb := ctrdtest.Boot(t, rt, "round-trip")
+			if out := must(t, sb, "print(6*7)"); out != "42\n" {
+				t.Fatalf("%q", out)
 			}
+			u, err := sb.Usage()
+			if err != nil || u.CPU <= 0 || u.MemoryPeak <= 0 || u.OOMKills != 0 {
+				t.Fatalf("usage %+v, %v", u, err)
+			}
+			if info := sb.Boot(); info.Python == "" || info.Took <= 0 || info.At.IsZero() {
+				t.Fatalf("%+v", info)
+			}
+			if err := sb.Destroy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-sb.Done():
+			default:
+				t.Fatal("destroyed and not done")
+			}
+			if _, err := e.Group("round-trip").Usage(); !errors.Is(err, os.ErrNotExist) {
+				t.Fatalf("its group is still there: %v", err)
+			}
+		}
+	})
+}
+
+// TestFrozen reads the freezer: a ready sandbox is really frozen (D06, D07), and gets no processor time.
+func TestFrozen(t *testing.T) {
+	both(t, func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime) {
+		sb := ctrdtest.Boot(t, rt, "frozen")
+		frozen := func() bool {
+			f, err := e.Group("frozen").Frozen()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return f
+		}
+		if !frozen() {
+			t.Fatal("a ready sandbox is not frozen")
+		}
+		pids, err := e.Group("frozen").Procs()
+		if err != nil || len(pids) < 2 {
+			t.Fatalf("runner and child are not both in the group: %v, %v", pids, err)
+		}
+		if err := sb.Thaw(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if frozen() {
+			t.Fatal("still frozen after the thaw")
+		}
+		if err := sb.Thaw(t.Context()); err == nil || errors.Is(err, runtime.ErrLost) {
+			t.Fatalf("a second thaw: %v", err)
+		}
+	})
+}
+
+// TestThawOfDead: a sandbox that died in the pool is known as such at hand-out (D06).
+func TestThawOfDead(t *testing.T) {
+	both(t, func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime) {
+		sb := ctrdtest.Boot(t, rt, "dead")
+		if err := e.Group("dead").Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-sb.Done()
+		if err := sb.Thaw(t.Context()); !errors.Is(err, runtime.ErrLost) {
+			t.Fatalf("thaw of a dead sandbox: %v", err)
+		}
+		if _, err := sb.Usage(); err != nil {
+			t.Fatalf("usage after the end: %v", err)
+		}
+		if _, err := sb.Stream().Read(make([]byte, 1)); err == nil {
+			t.Fatal("a dead sandbox still says something")
+		}
+	})
+}
+
+func TestMemoryLimit(t *testing.T) {
+	both(t, func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime) {
+		sb := ctrdtest.Boot(t, rt, "memory")
+		if n, err := e.Group("memory").MemoryLimit(); err != nil || n != runtime.DefaultLimits().Memory {
+			t.Fatalf("limit %d, %v", n, err)
+		}
+		o := run(t, sb, "print('before', flush=True)\nx = bytearray(2 << 30)\nfor i in range(0, len(x), 4096): x[i] = 1")
+		if o.exit.Signal != 9 && o.err == nil {
+			t.Fatal(o)
+		}
+		u, err := sb.Usage()
+		if err != nil || u.OOMKills < 1 || u.MemoryPeak < runtime.DefaultLimits().Memory*9/10 {
+			t.Fatalf("usage %+v, %v", u, err)
+		}
+	})
+}
+
+func TestPIDsLimit(t *testing.T) {
+	both(t, func(t *testing.T, _ *ctrdtest.Env, rt *ctrd.Runtime) {
+		sb := ctrdtest.Boot(t, rt, "pids")
+		out := must(t, sb, `import os, time
+n = 0
+try:
+    while n < 1000:
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+        n += 1
+except OSError as e:
+    print(n, e.errno)
+`)
+		var n, errno int
+		if _, err := fmt.Sscan(out, &n, &errno); err != nil || errno != int(syscall.EAGAIN) || n > int(runtime.DefaultLimits().PIDs) {
+			t.Fatalf("%q", out)
+		}
+	})
+}
+
+// TestDestroyInEachState covers D03: no state refuses, hangs, or leaves anything.
+func TestDestroyInEachState(t *testing.T) {
+	states := map[string]func(t *testing.T, e *ctrdtest.Env, sb runtime.Sandbox){
+		"frozen": func(*testing.T, *ctrdtest.Env, runtime.Sandbox) {},
+		"thawed": func(t *testing.T, _ *ctrdtest.Env, sb runtime.Sandbox) {
+			if err := sb.Thaw(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"running": func(t *testing.T, _ *ctrdtest.Env, sb runtime.Sandbox) {
+			start(t, sb, "while True: pass")
+		},
+		"flooding": func(t *testing.T, _ *ctrdtest.Env, sb runtime.Sandbox) {
+			start(t, sb, "while True: print('x' * 1000)")
+			if _, err := sb.Stream().Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"forking": func(t *testing.T, _ *ctrdtest.Env, sb runtime.Sandbox) {
+			start(t, sb, "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass")
+		},
+		"ended": func(t *testing.T, _ *ctrdtest.Env, sb runtime.Sandbox) { must(t, sb, "pass") },
+		"killed": func(t *testing.T, e *ctrdtest.Env, sb runtime.Sandbox) {
+			if err := e.Group(sb.ID()).Kill(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			<-sb.Done()
+		},
+		"refrozen by someone": func(t *testing.T, e *ctrdtest.Env, sb runtime.Sandbox) {
+			start(t, sb, "while True: pass")
+			if err := e.Group(sb.ID()).SetFrozen(true); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	both(t, func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime) {
+		for name, reach := range states {
+			t.Run(name, func(t *testing.T) {
+				id := "state-" + strings.ReplaceAll(name, " ", "-")
+				sb := ctrdtest.Boot(t, rt, id)
+				reach(t, e, sb)
+				var wait sync.WaitGroup
+				for range 3 { // at the same time, and again
+					wait.Go(func() {
+						if err := sb.Destroy(t.Context()); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				wait.Wait()
+				<-sb.Done()
+				if pids, err := e.Group(id).Procs(); err != nil || len(pids) > 0 {
+					t.Errorf("left: %v, %v", pids, err)
+				}
+			})
+		}
+	})
+}
+
+// start thaws and begins a run without waiting for its end.
+func start(t *testing.T, sb runtime.Sandbox, code string) {
+	t.Helper()
+	if err := sb.Thaw(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := guest.NewWriter(sb.Stream()).Run(guest.Run{ID: "r", Code: code, ValueMax: 1 << 16}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDestroyEndsBlockedReader: a session that waits for a frame is freed.
+func TestDestroyEndsBlockedReader(t *testing.T) {
+	both(t, func(t *testing.T, _ *ctrdtest.Env, rt *ctrd.Runtime) {
+		sb := ctrdtest.Boot(t, rt, "blocked")
+		ended := make(chan error, 1)
+		go func() {
+			_, err := sb.Stream().Read(make([]byte, 1))
+			ended <- err
+		}()
+		if err := sb.Destroy(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Fatal("read something")
+			}
+		case <-time.After(ctrdtest.Patience):
+			t.Fatal("still reading")
+		}
+	})
+}
+
+// TestBootCancelled breaks boots off at every stage.
+func TestBootCancelled(t *testing.T) {
+	both(t, func(t *testing.T, _ *ctrdtest.Env, rt *ctrd.Runtime) {
+		if err := rt.Connect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 12 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*25*time.Millisecond)
+			sb, err := rt.Boot(ctx, fmt.Sprintf("cancelled-%d", i))
+			cancel()
+			if err == nil {
+				if err := sb.Destroy(t.Context()); err != nil {
+					t.Error(err)
+				}
+			} else if !errors.Is(err, runtime.ErrUnavailable) {
+				t.Errorf("after %d ms: %v", i*25, err)
+			}
+		}
+	})
+}
+
+// TestUnready: what the runner says before it can be ready reaches the caller.
+func TestUnready(t *testing.T) {
+	e, base := env(t)
+	t.Cleanup(func() { e.RequireNone(t, base) })
+	rt := e.Runtime(t, func(c *ctrd.Config) {
+		c.Runtime, c.Preload = ctrd.RuntimeThawpool, []string{"no_such_module"}
+	})
+	_, err := rt.Boot(t.Context(), "unready")
+	if !errors.Is(err, runtime.ErrImage) || !strings.Contains(err.Error(), "no_such_module") {
+		t.Fatal(err)
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	both(t, func(t *testing.T, _ *ctrdtest.Env, rt *ctrd.Runtime) {
+		const n = 20 // more than one shim's worth
+		var wait sync.WaitGroup
+		slots := make(chan struct{}, 4)
+		for i := range n {
+			wait.Go(func() {
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				sb, err := rt.Boot(t.Context(), fmt.Sprintf("many-%d", i))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := sb.Thaw(t.Context()); err != nil {
+					t.Error(err)
+				}
+				w := guest.NewWriter(sb.Stream())
+				if err := w.Run(guest.Run{ID: "r", Code: fmt.Sprintf("print(%d)", i), ValueMax: 100}); err != nil {
+					t.Error(err)
+				}
+				if o := read(sb); o.out != fmt.Sprintf("%d\n", i) {
+					t.Error(o)
+				}
+				if err := sb.Destroy(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wait.Wait()
+	})
+}
+
+// TestHostKeepsNothing: descriptors and goroutines come back to where they were (D26).
+func TestHostKeepsNothing(t *testing.T) {
+	both(t, func(t *testing.T, _ *ctrdtest.Env, rt *ctrd.Runtime) {
+		cycle := func(i int) {
+			sb := ctrdtest.Boot(t, rt, fmt.Sprintf("keeps-%d", i))
+			must(t, sb, "print(1)")
+			if err := sb.Destroy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cycle(0) // what is opened once
+		fds, routines := descriptors(t), goruntime.NumGoroutine()
+		for i := range 5 {
+			cycle(i + 1)
+		}
+		ctrdtest.Await(t, "the host is as before", func() error {
+			if n := descriptors(t); n > fds {
+				return fmt.Errorf("%d descriptors, %d before", n, fds)
+			}
+			if n := goruntime.NumGoroutine(); n > routines {
+				return fmt.Errorf("%d goroutines, %d before", n, routines)
+			}
+			return nil
 		})
+	})
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// TestLabels: containerd itself must never start or keep a sandbox (D05), and anyone can tell whose it is.
+func TestLabels(t *testing.T) {
+	e, _ := env(t)
+	rt := e.Runtime(t)
+	ctrdtest.Boot(t, rt, "labels")
+	c, err := e.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r, err := c.ContainerService().Get(t.Context(), "labels")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k := range r.Labels {
+		if strings.Contains(k, "restart") {
+			t.Errorf("label %s", k)
+		}
+	}
+	owner, err := host.ParseOwner(r.Labels[ctrd.LabelOwner])
+	if err != nil || !owner.Alive() || owner.PID != os.Getpid() {
+		t.Errorf("owner %v, %v", owner, err)
+	}
+	if r.Labels[ctrd.LabelProfile] != "test" {
+		t.Errorf("profile %q", r.Labels[ctrd.LabelProfile])
+	}
+}
+
+// TestLeakCounter: the counter that other tests rely on sees one of each kind when a sandbox is left on purpose.
+func TestLeakCounter(t *testing.T) {
+	e, base := env(t)
+	rt := e.Runtime(t, func(c *ctrd.Config) { c.Runtime = ctrd.RuntimeThawpool })
+	ctrdtest.Boot(t, rt, "left")
+	l, err := e.Count()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l = l.Minus(base)
+	for _, kind := range []string{
+		ctrdtest.Processes, ctrdtest.Mounts, ctrdtest.Cgroups, ctrdtest.Containers, ctrdtest.Tasks, ctrdtest.Shims,
+		ctrdtest.Snapshots, ctrdtest.Leases, ctrdtest.FIFOs, ctrdtest.Sockets, ctrdtest.Bundles, ctrdtest.Users,
+	} {
+		if len(l[kind]) == 0 {
+			t.Errorf("no %s counted in:\n%v", kind, l)
+		}
 	}
 }

@@ -2,13 +2,10 @@ package ctrd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
-	"github.com/containerd/errdefs"
-	"github.com/containerd/errdefs/pkg/errgrpc"
 	"golang.org/x/sys/unix"
 
 	"github.com/thawpool/thawpool/runtime"
@@ -17,9 +14,9 @@ import (
 const (
 	// removePatience bounds one try to remove a sandbox, whatever hangs. It takes 20 ms when all is well.
 	removePatience = 30 * time.Second
-	// exitPatience is how long a killed sandbox may take to be seen as ended before the daemon is asked to kill it too.
+	// exitPatience is how long the daemon may take to see the end of a killed sandbox before it is asked to kill it too.
 	exitPatience = 3 * time.Second
-	// deletePoll is how often a task that has not noticed its process's end is asked to be deleted.
+	// deletePoll is how soon a task that cannot be deleted yet is tried again.
 	deletePoll = 5 * time.Millisecond
 )
 
@@ -93,7 +90,7 @@ func (b *sandbox) takeAway(ctx context.Context) error {
 	if err := b.kill(ctx); err != nil {
 		return err
 	}
-	if err := b.deleteTask(ctx); err != nil {
+	if err := b.s.shims.leave(b.shim, func() error { return b.deleteTask(ctx) }); err != nil {
 		return fmt.Errorf("task: %w", err)
 	}
 	if err := b.group.Remove(); err != nil {
@@ -112,40 +109,43 @@ func (b *sandbox) takeAway(ctx context.Context) error {
 	return nil
 }
 
-// kill ends every process. It goes by the control group, which needs no daemon and reaches frozen processes too.
+// kill ends every process and waits until the daemon has seen it. It goes by the control group, which needs no daemon
+// and reaches frozen processes too.
 func (b *sandbox) kill(ctx context.Context) error {
 	if err := b.group.Kill(ctx); err != nil {
 		return fmt.Errorf("kill: %w", err)
 	}
-	if !b.tasked || b.s.lost() {
+	if !b.watched {
 		return nil
 	}
-	// A process may not be in its group yet when a boot is broken off.
-	_, err := b.s.tasks.Kill(ctx, &tasks.KillRequest{ContainerID: b.id, Signal: uint32(unix.SIGKILL), All: true})
-	if err != nil && !absent(err) && !unavailable(err) {
-		b.s.cfg.Log.Debug().Err(err).Str("sandbox", b.id).Msg("second kill") // it has ended already
+	t := time.NewTimer(exitPatience)
+	defer t.Stop()
+	select {
+	case <-b.done:
+	case <-t.C: // deleteTask goes on with it
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	return nil
 }
 
+// deleteTask also deals with a task that was made and whose answer was lost, or whose end was not seen.
 func (b *sandbox) deleteTask(ctx context.Context) error {
-	if !b.tasked {
+	if !b.tasked || b.s.lost() {
 		return nil
 	}
-	for {
-		if b.s.lost() {
+	for wait := deletePoll; ; wait = min(2*wait, rewatch) {
+		_, err := b.s.tasks.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: b.id})
+		if err == nil || absent(err) || b.s.lost() {
 			return nil
 		}
-		_, err := b.s.tasks.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: b.id})
-		switch {
-		case err == nil, absent(err):
-			return nil
-		case !errdefs.IsFailedPrecondition(errgrpc.ToNative(err)) && !unavailable(err):
+		if ctx.Err() != nil {
 			return err
 		}
-		// Its end is not seen yet, or the daemon is just being replaced.
-		if err := b.s.pause(ctx, deletePoll); err != nil {
-			return errors.Join(err, kind(err))
+		_, killErr := b.s.tasks.Kill(ctx, &tasks.KillRequest{ContainerID: b.id, Signal: uint32(unix.SIGKILL), All: true})
+		b.s.cfg.Log.Debug().AnErr("delete", err).AnErr("kill", killErr).Str("sandbox", b.id).Msg("task does not go yet")
+		if err := b.s.pause(ctx, wait); err != nil {
+			return fmt.Errorf("%w: %w", err, kind(killErr))
 		}
 	}
 }

@@ -23,8 +23,10 @@ type sandbox struct {
 	group host.Group
 	info  runtime.BootInfo // complete when Boot returns
 
-	// What has to be taken away. Written by boot, read by destroy after it.
-	recorded, tasked bool
+	joined func() // the task is made, or will not be
+
+	// How far boot came: what has to be taken away. Written by boot, read by destroy after it.
+	recorded, tasked, watched bool
 
 	done   chan struct{} // closed once the first process has gone
 	status atomic.Uint32 // its exit status as shells have it; valid after done if not lost

@@ -177,7 +177,8 @@ func (s *session) close() error {
 		var errs []error
 		if !s.lost() {
 			errs = append(errs, s.shims.close(ctx))
-			err := s.client.LeasesService().Delete(ctx, leases.Lease{ID: s.lease})
+			// Synchronous, so that a view without another user goes now and not with some later collection.
+			err := s.client.LeasesService().Delete(ctx, leases.Lease{ID: s.lease}, leases.SynchronousDelete)
 			if err != nil && !errdefs.IsNotFound(err) {
 				errs = append(errs, fmt.Errorf("release the image: %w", err))
 			}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/oci"
@@ -29,6 +30,10 @@ type shim struct {
 	joined bool
 	end    context.CancelFunc // of the watch
 
+	// joins is held for reading from take until the sandbox's task is made, and for writing when one is deleted: the
+	// stock shim ends with its last task, and must not do so while another is on its way into it.
+	joins sync.RWMutex
+
 	// Guarded by shims.mu.
 	live int  // sandboxes in it, those that are being made included
 	dead bool // takes no more
@@ -44,13 +49,15 @@ type shims struct {
 
 func newShims(s *session) *shims { return &shims{s: s} }
 
-// take finds a place for one sandbox, in a new shim when all are full.
+// take finds a place for one sandbox, in a new shim when all are full. The caller calls joined when the task is made, or
+// will not be, and give when the sandbox is gone.
 func (p *shims) take(ctx context.Context) (*shim, error) {
 	p.mu.Lock()
 	i := slices.IndexFunc(p.all, func(h *shim) bool { return !h.dead && h.live < p.s.cfg.ShimTasks })
 	if i >= 0 {
 		h := p.all[i]
 		h.live++
+		h.joins.RLock() // free: nobody holds it for writing before h is dead
 		p.mu.Unlock()
 		return h, p.await(ctx, h)
 	}
@@ -59,6 +66,7 @@ func (p *shims) take(ctx context.Context) (*shim, error) {
 		id:   fmt.Sprintf("shim-%d-%d-%d", owner.PID, owner.Start, shimCount.Add(1)),
 		live: 1, ready: make(chan struct{}), end: func() {},
 	}
+	h.joins.RLock()
 	p.all = append(p.all, h)
 	p.mu.Unlock()
 	// A boot that gives up must not spoil it for others, so the start has the session's time.
@@ -82,6 +90,7 @@ func (p *shims) await(ctx context.Context, h *shim) error {
 		err = fmt.Errorf("%w: its shim has not started yet: %w", runtime.ErrUnavailable, ctx.Err())
 	}
 	if err != nil {
+		h.joins.RUnlock()
 		p.give(h)
 	}
 	return err
@@ -124,6 +133,17 @@ func (p *shims) start(ctx context.Context, h *shim) (err error) {
 		p.condemn(h)
 	})
 	return nil
+}
+
+// leave deletes a task out of its shim. A stock shim takes nothing more after the first: it may be about to end.
+func (p *shims) leave(h *shim, deleteTask func() error) error {
+	if p.s.cfg.Runtime == RuntimeThawpool {
+		return deleteTask()
+	}
+	p.condemn(h)
+	h.joins.Lock()
+	defer h.joins.Unlock()
+	return deleteTask()
 }
 
 // condemn lets no more sandboxes into a shim.
@@ -196,11 +216,25 @@ func removeShim(ctx context.Context, c *containerd.Client, id string) error {
 	if err != nil {
 		return fmt.Errorf("find shim %s: %w", id, err)
 	}
-	if err := sb.Stop(ctx); err != nil && !absent(err) && unavailable(err) {
-		return fmt.Errorf("stop shim %s: %w", id, err)
-	} // any other error: it has died already
-	if err := sb.Shutdown(ctx); err != nil && !absent(err) {
-		return fmt.Errorf("end shim %s: %w", id, err)
+	for wait := deletePoll; ; wait *= 2 {
+		// A shim that has died gives an error here, and so may one that is just ending. What counts is Shutdown, which
+		// forgets one that has gone.
+		_ = sb.Stop(ctx)
+		err := sb.Shutdown(ctx)
+		if err == nil || absent(err) {
+			return nil
+		}
+		if wait > removeMost || unavailable(err) {
+			return fmt.Errorf("end shim %s: %w", id, err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return fmt.Errorf("end shim %s: %w", id, err)
+		}
 	}
-	return nil
 }
+
+// removeMost is the longest wait before a shim is asked again to end: the answer is lost when it ends faster than it
+// answers, and then containerd needs a moment to see that it has gone.
+const removeMost = time.Second

@@ -202,7 +202,7 @@ func (s *sweep) removeLeases(ctx context.Context) error {
 		if !s.dead(l.Labels) {
 			continue
 		}
-		err := manager.Delete(ctx, leases.Lease{ID: l.ID})
+		err := manager.Delete(ctx, leases.Lease{ID: l.ID}, leases.SynchronousDelete)
 		if errdefs.IsNotFound(err) {
 			err = nil
 		}

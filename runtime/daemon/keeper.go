@@ -22,8 +22,8 @@ const (
 	healthStrikes  = 3
 	// userEvery is how soon the end of a user is noticed.
 	userEvery = 500 * time.Millisecond
-	// sweepEvery is how often everything is compared, beyond what dead users are known to have left.
-	sweepEvery = time.Minute
+	// sweepEvery is how often everything is compared, beyond what dead users are known to have left. It is a few requests.
+	sweepEvery = 10 * time.Second
 	// settled is how long a daemon must have served for its end to be no sign of a daemon that cannot run.
 	settled = time.Minute
 	// maxFailures is how many daemons in a row may fail before the keeper gives up and says why.
@@ -202,6 +202,7 @@ func (k *keeper) watch(ctx context.Context, b *box) (why reason, release func())
 			if !asking && now.Sub(lastAsked) >= healthEvery {
 				asking, lastAsked = true, now
 				go k.ask(hctx, health)
+				deadSockets(k.layout.path("run", "s"))
 			}
 			living, dead, err := k.layout.users()
 			if err != nil {

@@ -2,7 +2,15 @@ package daemon
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/thawpool/thawpool/runtime/ctrd"
 	"github.com/thawpool/thawpool/runtime/host"
@@ -28,4 +36,40 @@ func (k *keeper) sweep(ctx context.Context, all bool, living map[host.Owner]bool
 		k.log.Info().Object("found", found).Msg("removed what was left")
 	}
 	return err
+}
+
+// socketGrace is how old a socket must be to be taken for a dead shim's: one that is just being made answers nobody for
+// a moment.
+const socketGrace = 2 * time.Second
+
+// deadSockets removes the sockets that nobody listens on any more. The stock shim leaves some, and so does SIGKILL.
+func deadSockets(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return // made with the first shim
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		info, err := e.Info()
+		if err != nil || info.Mode()&fs.ModeSocket == 0 || time.Since(info.ModTime()) < socketGrace {
+			continue
+		}
+		if refuses(path) {
+			_ = os.Remove(path) // or at the next look
+		}
+	}
+}
+
+// refuses tells whether a socket has no listener. Its directory is opened for the sake of the path's length.
+func refuses(path string) bool {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	conn, err := net.Dial("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
+	if err == nil {
+		_ = conn.Close()
+	}
+	return errors.Is(err, unix.ECONNREFUSED)
 }

@@ -52,6 +52,17 @@ func OpenEnv(t testing.TB, stateDir string) *Env {
 	}}
 }
 
+// Ensure starts the daemon and uses it for the length of the test.
+func (e *Env) Ensure(t testing.TB) *daemon.Daemon {
+	t.Helper()
+	d, err := daemon.Ensure(t.Context(), e.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
 // BinDir has containerd, runc, rootlesskit and the shims, where this user can reach them.
 func BinDir() string { return os.Getenv(envBin) }
 

@@ -29,7 +29,9 @@ const envBin = "THAWPOOL_TEST_BIN"
 
 // Main is the body of TestMain. It never returns. A test that is started as root goes on as the service account, which
 // is prepared first, so everything runs rootless. The same binary is the daemon's keeper when it is started as such.
-func Main(m *testing.M) {
+//
+// cleanups run after the tests, in this process.
+func Main(m *testing.M, cleanups ...func() error) {
 	if len(os.Args) > 1 && os.Args[1] == "daemon" {
 		os.Exit(keep(os.Args[2:]))
 	}
@@ -42,7 +44,14 @@ func Main(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	for _, f := range cleanups {
+		if err := f(); err != nil {
+			fmt.Fprintln(os.Stderr, "ctrdtest: clean up:", err)
+			status = max(status, 1)
+		}
+	}
+	os.Exit(status)
 }
 
 // keep is `thawpool daemon` within a test binary.
@@ -175,14 +184,20 @@ const Patience = 30 * time.Second
 // Await polls until check succeeds, and fails the test with its last error after Patience.
 func Await(t testing.TB, what string, check func() error) {
 	t.Helper()
+	if err := await(what, check); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func await(what string, check func() error) error {
 	deadline := time.Now().Add(Patience)
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		err := check()
 		if err == nil {
-			return
+			return nil
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: still not after %v: %v", what, Patience, err)
+			return fmt.Errorf("%s: still not after %v: %w", what, Patience, err)
 		}
 		time.Sleep(wait) // between two looks; the look decides
 	}
