@@ -22,6 +22,9 @@ type bed struct {
 	rt  *fake.Runtime
 	sys *System
 	log *logBuffer
+
+	real      bool // not in a bubble
+	closeTook time.Duration
 }
 
 // logBuffer gathers log lines from any goroutine.
@@ -54,7 +57,7 @@ func (l *logBuffer) lines(t *testing.T) []map[string]any {
 
 func testPool() pool.Config {
 	return pool.Config{
-		Size: 2, Max: 6, Refill: 2, MaxAge: time.Hour, Empty: pool.EmptyWait, Queue: 16, QueueWait: 10 * time.Second,
+		Size: 2, Max: 6, Refill: 1, MaxAge: time.Hour, Empty: pool.EmptyWait, Queue: 16, QueueWait: 10 * time.Second,
 	}
 }
 
@@ -91,8 +94,13 @@ func (b *bed) close() {
 	b.t.Helper()
 	ctx, end := context.WithTimeout(context.Background(), 20*time.Second)
 	defer end()
+	began := time.Now()
 	if err := b.sys.Close(ctx); err != nil {
 		b.t.Errorf("close: %v", err)
+	}
+	b.closeTook = time.Since(began)
+	if !b.real {
+		time.Sleep(2 * time.Second) // protoactor's throttle of dead letters keeps a goroutine for one
 	}
 	if live := b.rt.Live(); len(live) > 0 {
 		b.t.Errorf("%d sandboxes are left", len(live))

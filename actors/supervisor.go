@@ -20,6 +20,7 @@ type supervisor struct {
 	sessions map[string]*call        // by the session's id
 	bySeq    map[pool.Waiter]address // session by call
 	restarts map[string]*restarts
+	ending   bool // this incarnation: its children are being stopped
 }
 
 // Receive implements actor.Actor.
@@ -28,6 +29,8 @@ func (s *supervisor) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		s.start(c)
+	case *actor.Restarting, *actor.Stopping:
+		s.ending = true
 	case runCall:
 		s.onRunCall(c, m)
 	case cancelCall:
@@ -100,8 +103,9 @@ func (s *supervisor) onTerminated(c actor.Context, m *actor.Terminated) {
 		return
 	}
 	name, ok := s.profiles[m.Who.Id]
-	if ok && s.pools[name] != nil && s.pools[name].Id == m.Who.Id && !s.sys.stopping.Load() {
-		// Nothing stops a pool but its own failure, and that restarts it; should it be gone all the same, start anew.
+	if ok && s.pools[name] != nil && s.pools[name].Id == m.Who.Id && !s.ending {
+		// Nothing stops a pool alone, and its failure restarts it; should it be gone all the same, start anew. Not so while
+		// this actor ends: protoactor restarts it only once it has no child.
 		delete(s.profiles, m.Who.Id)
 		s.spawnPool(c, name, s.sys.profiles[name])
 	}

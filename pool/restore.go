@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -52,7 +53,9 @@ func Restore(cfg Config, m Memory) (*Pool, error) {
 		case Booting, Destroying:
 		}
 	}
-	slices.SortFunc(p.ready, func(a, b *slot) int { return a.since.Compare(b.since) })
+	slices.SortFunc(p.ready, func(a, b *slot) int {
+		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.id, b.id))
+	})
 	for _, w := range m.Waiters {
 		p.waiters = append(p.waiters, p.keep(w))
 	}

@@ -160,6 +160,18 @@ func (g *Guest) Call(verb string, args any) (json.RawMessage, error) {
 // Hang waits until the sandbox is killed.
 func (g *Guest) Hang() { <-g.box.done }
 
+// Sleep lets the code take time. It tells whether the sandbox is still alive.
+func (g *Guest) Sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-g.box.done:
+		return false
+	}
+}
+
 // guestContext is a context that ends with the sandbox, without a goroutine to end it.
 type guestContext struct{ done <-chan struct{} }
 

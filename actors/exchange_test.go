@@ -1,0 +1,282 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/thawpool/thawpool/runtime/fake"
+	"github.com/thawpool/thawpool/runtime/guest"
+)
+
+// testBridge answers calls with a function.
+type testBridge struct {
+	call func(ctx context.Context, verb string, args json.RawMessage) (json.RawMessage, InnerCall, error)
+
+	mu             sync.Mutex
+	opened, closed int
+	now, most      int
+}
+
+func (b *testBridge) Open(_ context.Context, req Request) (BridgeRun, error) {
+	if len(req.Servers) > 0 && req.Servers[0] == "nope" {
+		return nil, &guest.CallError{Type: guest.ErrUnknownServer, Message: `there is no server "nope"; did you mean "note"?`}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.opened++
+	return &testBridgeRun{b: b}, nil
+}
+
+func (b *testBridge) counts() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return fmt.Sprintf("opened %d, closed %d", b.opened, b.closed)
+}
+
+type testBridgeRun struct {
+	b      *testBridge
+	closed bool
+}
+
+func (r *testBridgeRun) Scope() ([]guest.Server, []string) {
+	return []guest.Server{{Name: "note", Alias: "note"}}, []string{"saved"}
+}
+
+func (r *testBridgeRun) Call(ctx context.Context, verb string, args json.RawMessage) (json.RawMessage, InnerCall, error) {
+	r.b.mu.Lock()
+	r.b.now++
+	r.b.most = max(r.b.most, r.b.now)
+	if r.closed {
+		panic("call after close")
+	}
+	r.b.mu.Unlock()
+	defer func() { r.b.mu.Lock(); r.b.now--; r.b.mu.Unlock() }()
+	return r.b.call(ctx, verb, args)
+}
+
+func (r *testBridgeRun) Close() {
+	r.b.mu.Lock()
+	defer r.b.mu.Unlock()
+	if r.closed || r.b.now > 0 {
+		panic(fmt.Sprintf("closed twice or with %d calls under way", r.b.now))
+	}
+	r.closed = true
+	r.b.closed++
+}
+
+func echo(_ context.Context, verb string, args json.RawMessage) (json.RawMessage, InnerCall, error) {
+	return args, InnerCall{}, nil
+}
+
+func TestInnerCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		br := &testBridge{call: func(_ context.Context, verb string, args json.RawMessage) (json.RawMessage, InnerCall, error) {
+			time.Sleep(20 * time.Millisecond)
+			var a struct{ Tool string }
+			_ = json.Unmarshal(args, &a)
+			switch a.Tool {
+			case "bad":
+				return nil, InnerCall{}, &guest.CallError{Type: guest.ErrUnknownTool, Message: `no tool "bad"`}
+			case "bug":
+				panic("in the bridge")
+			case "own":
+				return json.RawMessage(`1`), InnerCall{Server: "s", Tool: "t", MS: 3, BytesIn: 4, BytesOut: 5, Outcome: "planned"}, nil
+			}
+			return json.RawMessage(`{"big":12345678901234567890}`), InnerCall{}, nil
+		}}
+		var got []string
+		b := start(t, &fake.Runtime{Run: func(g *fake.Guest) {
+			got = append(got, fmt.Sprint(g.Servers, g.Saved))
+			for _, tool := range []string{"ok", "bad", "bug", "own"} {
+				v, err := g.Call(guest.VerbCall, map[string]string{"server": "note", "tool": tool})
+				got = append(got, fmt.Sprint(string(v), err))
+			}
+			_ = g.Exit(0)
+		}}, func(c *Config) { c.Bridge = br })
+		defer b.close()
+		r := b.run("x")
+		want(t, "status", r.Status, StatusSuccess)
+		want(t, "seen by the code", strings.Join(got, "; "), `[note] [saved]; {"big":12345678901234567890}<nil>; `+
+			`UnknownToolError: no tool "bad"; : internal error: in the bridge; 1<nil>`)
+		rc := r.Receipt
+		want(t, "count", rc.CallCount, 4)
+		want(t, "kept out", rc.KeptOut, int64(len(`{"big":12345678901234567890}`)+1))
+		want(t, "first", rc.Calls[0], InnerCall{Server: "note", Tool: "ok", MS: 20, BytesIn: 29, BytesOut: 28, Outcome: "ok"})
+		want(t, "error", rc.Calls[1].Outcome, "error")
+		want(t, "bridge's own words", rc.Calls[3], InnerCall{Server: "s", Tool: "t", MS: 3, BytesIn: 4, BytesOut: 5, Outcome: "planned"})
+		synctest.Wait()
+		want(t, "bridge", br.counts(), "opened 1, closed 1")
+	})
+}
+
+func TestNoBridge(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, &fake.Runtime{Run: func(g *fake.Guest) {
+			_, err := g.Call(guest.VerbServers, struct{}{})
+			_ = g.Print(1, err.Error())
+			_ = g.Exit(0)
+		}}, nil)
+		defer b.close()
+		if r := b.run("x"); !strings.Contains(r.Stdout, "no upstream servers are configured") {
+			t.Errorf("%q", r.Stdout)
+		}
+	})
+}
+
+func TestUnknownServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, &fake.Runtime{}, func(c *Config) { c.Bridge = &testBridge{} })
+		defer b.close()
+		r := b.runAs(Request{Code: "x", Servers: []string{"nope"}})
+		wantError(t, r, StatusRejected, "UnknownServerError", `did you mean "note"`)
+		synctest.Wait()
+		want(t, "sandboxes used", b.stats().Hits, 0)
+	})
+}
+
+// B11: inner calls end with their run, and with the code's own cancel.
+func TestInnerCallsAreCancelled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 10)
+		br := &testBridge{call: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, InnerCall, error) {
+			<-ctx.Done()
+			ended <- context.Cause(ctx)
+			return nil, InnerCall{}, ctx.Err()
+		}}
+		b := start(t, &fake.Runtime{Run: func(g *fake.Guest) {
+			id, _ := g.Ask(guest.VerbCall, map[string]string{"server": "a", "tool": "one"})
+			time.Sleep(time.Second)
+			_ = g.Forget(id)
+			_ = g.Forget(id + 100)
+			_, _ = g.Ask(guest.VerbCall, map[string]string{"server": "a", "tool": "two"})
+			g.Hang()
+		}}, func(c *Config) { c.Bridge = br })
+		defer b.close()
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(context.Background())
+		reply := b.goRun(ctx, Request{Code: "x"})
+		time.Sleep(2 * time.Second)
+		want(t, "ended by the code", len(ended), 1)
+		cancel()
+		r := <-reply
+		synctest.Wait()
+		want(t, "ended by the run", len(ended), 2)
+		want(t, "first", r.Receipt.Calls[0].Outcome, "cancelled")
+		want(t, "second", r.Receipt.Calls[1], InnerCall{Server: "a", Tool: "two", MS: 1000, BytesIn: 27, Outcome: "cancelled"})
+		want(t, "bridge", br.counts(), "opened 1, closed 1")
+	})
+}
+
+// Many calls at once are made a few at a time; all are answered.
+func TestManyInnerCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const n = 1000
+		br := &testBridge{call: func(ctx context.Context, verb string, args json.RawMessage) (json.RawMessage, InnerCall, error) {
+			time.Sleep(time.Millisecond)
+			return echo(ctx, verb, args)
+		}}
+		b := start(t, &fake.Runtime{Run: func(g *fake.Guest) {
+			answers := make(chan int)
+			go func() { // a runner reads while it writes
+				wrong := 0
+				for range n {
+					if r, err := g.Read(); err != nil || string(r.Value) != fmt.Sprint(r.ID) {
+						wrong++
+					}
+				}
+				answers <- wrong
+			}()
+			for i := range n {
+				_, _ = g.Ask(guest.VerbCall, i+1)
+			}
+			_ = g.Done(fmt.Sprint(<-answers))
+			_ = g.Exit(0)
+		}}, func(c *Config) { c.Bridge = br })
+		defer b.close()
+		r := b.run("x")
+		want(t, "wrong answers", *r.Value, "0")
+		want(t, "at once", br.most, callsAtOnce)
+		want(t, "count", r.Receipt.CallCount, n)
+		want(t, "shown", len(r.Receipt.Calls), receiptCalls)
+	})
+}
+
+// A run that asks without end and reads nothing holds a bounded number of calls and is ended.
+func TestCallsThatAreNotRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		br := &testBridge{call: echo}
+		b := start(t, &fake.Runtime{Run: func(g *fake.Guest) {
+			for {
+				if _, err := g.Ask(guest.VerbCall, 1); err != nil {
+					return
+				}
+			}
+		}}, func(c *Config) { c.Bridge = br })
+		defer b.close()
+		r := b.run("x")
+		wantError(t, r, StatusKilled, "unread")
+		if br.most > callsAtOnce {
+			t.Errorf("%d at once", br.most)
+		}
+	})
+}
+
+func TestTooManyInnerCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, &fake.Runtime{Run: func(g *fake.Guest) {
+			for range callsMax {
+				if _, err := g.Call(guest.VerbCall, 1); err != nil {
+					_ = g.Print(2, err.Error())
+				}
+			}
+			_, err := g.Call(guest.VerbCall, 1)
+			_ = g.Print(1, fmt.Sprint(err))
+			_ = g.Exit(0)
+		}}, func(c *Config) { c.Bridge = &testBridge{call: echo} })
+		defer b.close()
+		r := b.runAs(Request{Code: "x", Timeout: 100 * time.Second})
+		want(t, "stderr", r.Stderr, "")
+		if !strings.Contains(r.Stdout, "10000 calls") {
+			t.Errorf("%q", r.Stdout)
+		}
+	})
+}
+
+func TestLargeAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	var x exchange
+	x.open(context.Background(), &call{bridge: &testBridgeRun{}}, &sync.WaitGroup{})
+	big := json.RawMessage(strings.Repeat("1", 60<<20))
+	for id := uint64(1); id <= 3; id++ {
+		x.end(&inner{id: id, verb: guest.VerbCall}, big, InnerCall{}, nil)
+	}
+	if x.answers[1].fault != nil || x.answers[2].fault == nil || x.unsent > answerBytes {
+		t.Errorf("%d bytes are held", x.unsent)
+	}
+	a, _ := x.pop()
+	x.busy = 3
+	x.written(a)
+	want(t, "held", x.unsent, 60<<20)
+	want(t, "places", x.busy, 2)
+}
+
+func TestFaultOf(t *testing.T) {
+	t.Parallel()
+	fault := faultOf(fmt.Errorf("outer: %w", &guest.CallError{Type: "KeyError", Message: "'x'"}))
+	want(t, "typed", *fault, guest.CallError{Type: "KeyError", Message: "'x'"})
+	want(t, "plain", *faultOf(errors.New("x")), guest.CallError{Message: "x"})
+}
