@@ -15,7 +15,7 @@ import (
 	"github.com/thawpool/thawpool/runtime/guest"
 )
 
-// ErrUnlisted: the server is there, but its tools are not known. Connect to it, then take them in with Snapshot.With.
+// ErrUnlisted tells that the server is there, but its tools are not known. Connect to it, then take them in with Snapshot.With.
 var ErrUnlisted = errors.New("tools of the server are not known yet")
 
 // Filter says what may be shown. A nil Filter shows everything.

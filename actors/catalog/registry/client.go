@@ -70,7 +70,7 @@ func (c *Client) Find(ctx context.Context, words string, limit int) ([]Candidate
 			return list, err
 		}
 		for _, m := range more {
-			if !slices.ContainsFunc(list, func(x Candidate) bool { return x.Found.Name == m.Found.Name }) {
+			if !slices.ContainsFunc(list, func(x Candidate) bool { return x.Name == m.Name }) {
 				list = append(list, m)
 			}
 		}
@@ -84,13 +84,13 @@ func (c *Client) Find(ctx context.Context, words string, limit int) ([]Candidate
 // Get finds the latest version of the server with exactly that name.
 func (c *Client) Get(ctx context.Context, name string) (Candidate, error) {
 	list, err := c.each(ctx, name, func(got []Candidate) bool {
-		return slices.ContainsFunc(got, func(x Candidate) bool { return x.Found.Name == name })
+		return slices.ContainsFunc(got, func(x Candidate) bool { return x.Name == name })
 	})
 	if err != nil {
 		return Candidate{}, err
 	}
 	for _, x := range list {
-		if x.Found.Name == name {
+		if x.Name == name {
 			return x, nil
 		}
 	}
@@ -112,7 +112,7 @@ func (c *Client) each(ctx context.Context, words string, enough func([]Candidate
 			return list, err
 		}
 		for _, e := range p.Servers {
-			if x, ok := e.candidate(c.base.Host); ok && !slices.ContainsFunc(list, func(y Candidate) bool { return x.Found.Name == y.Found.Name }) {
+			if x, ok := e.candidate(c.base.Host); ok && !slices.ContainsFunc(list, func(y Candidate) bool { return x.Name == y.Name }) {
 				list = append(list, x)
 			}
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/thawpool/thawpool/actors/catalog/text"
 )
 
-// ErrNotFound: no source has a server of that name.
+// ErrNotFound tells that no source has a server of that name.
 var ErrNotFound = errors.New("no such server in catalog or registry")
 
 // Candidate is a server that could be added.
@@ -138,7 +138,7 @@ func Mark(list []Candidate, taken func(name string) bool) []catalog.Found {
 	found := make([]catalog.Found, len(list))
 	for i, c := range list {
 		found[i] = c.Found
-		found[i].Installed = slices.ContainsFunc([]string{c.Found.Name, c.Server.Name}, taken)
+		found[i].Installed = slices.ContainsFunc([]string{c.Name, c.Server.Name}, taken)
 	}
 	return found
 }

@@ -86,7 +86,7 @@ func TestFindInRegistry(t *testing.T) {
 	}
 	byName := map[string]Candidate{}
 	for _, x := range list {
-		byName[x.Found.Name] = x
+		byName[x.Name] = x
 	}
 	files := byName["io.github.x/files"]
 	if want := []string{"-y", "@x/files@1.2.0", "/tmp", "--mode", "ro"}; files.Server.Command != "npx" || !slices.Equal(files.Server.Args, want) {
@@ -118,13 +118,13 @@ func TestFindByWordsAndName(t *testing.T) {
 	t.Parallel()
 	c, _ := fake(t, 2)
 	list, err := c.Find(t.Context(), "weather remote", 5)
-	if err != nil || len(list) != 2 || list[0].Found.Name != "io.github.x/weather-mcp" {
+	if err != nil || len(list) != 2 || list[0].Name != "io.github.x/weather-mcp" {
 		t.Errorf("%v, %v", list, err)
 	}
 	if list, err := c.Find(t.Context(), "com", 2); err != nil || len(list) != 2 {
 		t.Errorf("limit: %d, %v", len(list), err)
 	}
-	if x, err := c.Get(t.Context(), "com.example/remote"); err != nil || x.Found.Name != "com.example/remote" {
+	if x, err := c.Get(t.Context(), "com.example/remote"); err != nil || x.Name != "com.example/remote" {
 		t.Errorf("%v, %v", x.Found, err)
 	}
 	if _, err := c.Get(t.Context(), "com.example/remot"); !errors.Is(err, ErrNotFound) {
@@ -144,14 +144,14 @@ func TestFinder(t *testing.T) {
 	}
 	f := &Finder{Catalog: path, Registry: c, Sources: config.Sources{Lookup: func(string) (string, bool) { return "", false }}}
 	list, err := f.Find(t.Context(), "files", 10)
-	if err != nil || len(list) != 2 || list[0].Source != "catalog" || list[1].Found.Name != "io.github.x/files" {
+	if err != nil || len(list) != 2 || list[0].Source != "catalog" || list[1].Name != "io.github.x/files" {
 		t.Errorf("%v, %v", list, err)
 	}
 	found := Mark(list, func(name string) bool { return name == "files" })
 	if !found[0].Installed || !found[1].Installed {
 		t.Errorf("%+v", found)
 	}
-	if list, err := f.Find(t.Context(), "letter", 10); err != nil || len(list) != 1 || list[0].Found.Name != "mail" || list[0].Server.Off != "" {
+	if list, err := f.Find(t.Context(), "letter", 10); err != nil || len(list) != 1 || list[0].Name != "mail" || list[0].Server.Off != "" {
 		t.Errorf("%v, %v", list, err)
 	}
 	if x, err := f.Get(t.Context(), "bad"); err != nil || !strings.Contains(x.Problem, "NOT_SET_ANYWHERE") {

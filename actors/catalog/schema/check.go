@@ -2,14 +2,12 @@ package schema
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
@@ -126,71 +124,6 @@ func allowNull(v any) {
 	}
 }
 
-// counter tells how much work a schema can make.
-type counter struct {
-	root   node
-	known  map[string]int // of a reference; -1 while it is being counted
-	cyclic bool
-}
-
-// paths counts the subschemas at and below n, references followed each time, up to a little over maxPaths.
-func (c *counter) paths(n node, depth int) int {
-	const maxNesting = 200
-	if depth > maxNesting {
-		return maxPaths + 1
-	}
-	total := 1
-	if ref := n.get("$ref").text(); ref != "" {
-		total += c.reference(ref, depth)
-	}
-	c.cyclic = c.cyclic || n.has("$dynamicRef") || n.has("$recursiveRef")
-	for _, m := range n.members() {
-		for _, e := range append(m.value.items(), m.value) {
-			if e.kind() == '{' {
-				total += c.paths(e, depth+1)
-			}
-			if total > maxPaths {
-				return maxPaths + 1
-			}
-		}
-	}
-	return total
-}
-
-func (c *counter) reference(ref string, depth int) int {
-	count, met := c.known[ref]
-	switch {
-	case !met:
-		c.known[ref] = -1
-		count = c.paths(c.root.find(ref), depth+1)
-		c.known[ref] = count
-	case count < 0: // a cycle, which ends where the arguments do
-		c.cyclic = true
-		return 0
-	}
-	return count
-}
-
-// nesting is how deep a JSON text nests.
-func nesting(raw []byte) int {
-	depth, deepest, quoted := 0, 0, false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			depth++
-			deepest = max(deepest, depth)
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return deepest
-}
-
 // Check looks at args, a JSON object. The error, of kind ErrArguments, names each fault, with the nearest names for one
 // that is not known. What only the server can judge (patterns, ranges, formats) is left to the server.
 func (c *Checker) Check(args json.RawMessage) error {
@@ -279,37 +212,6 @@ func collect(e *jsonschema.ValidationError, faults *[]string) {
 	for _, c := range e.Causes {
 		collect(c, faults)
 	}
-}
-
-// Nearest are the at most three of names that name may have meant, best first: by edit distance, case not counted,
-// and by being a part of it.
-func Nearest(name string, names []string) []string {
-	const maxLen = 200 // of a name that is compared: the distance costs the product of both lengths
-	type near struct {
-		name        string
-		cost, exact int
-	}
-	var found []near
-	folded := strings.ToLower(name[:min(len(name), maxLen)])
-	for _, n := range names {
-		if len(n) > maxLen {
-			continue
-		}
-		other := strings.ToLower(n)
-		cost := levenshtein.ComputeDistance(folded, other)
-		if len(folded) > 2 && (strings.Contains(other, folded) || strings.Contains(folded, other) && len(other) > 2) {
-			cost = min(cost, 2)
-		}
-		if cost <= max(2, min(len(folded), len(other))/3) {
-			found = append(found, near{n, cost, levenshtein.ComputeDistance(name[:min(len(name), maxLen)], n)})
-		}
-	}
-	slices.SortStableFunc(found, func(a, b near) int { return cmp.Or(a.cost-b.cost, a.exact-b.exact) })
-	var best []string
-	for _, f := range found[:min(len(found), 3)] {
-		best = append(best, f.name)
-	}
-	return best
 }
 
 func show(name string) string { return Quote(text.Line(name, maxNote)) }

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-func written(name, input, output, seen string) Doc {
+func written(input, output, seen string) Doc {
 	return Describe(Function{
-		Name: name, Server: "srv", Description: "Does it.",
+		Name: "f", Server: "srv", Description: "Does it.",
 		Input: json.RawMessage(input), Output: json.RawMessage(output), Seen: json.RawMessage(seen),
 	})
 }
@@ -37,7 +37,7 @@ func TestSignatures(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			d := written("f", tools[tc.tool], "", "")
+			d := written(tools[tc.tool], "", "")
 			if d.Line != tc.want {
 				t.Errorf("got  %s\nwant %s", d.Line, tc.want)
 			}
@@ -66,13 +66,13 @@ func TestReturnTypes(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			d := written("f", tools["no arguments"], tc.output, string(Shape(json.RawMessage(tc.result))))
+			d := written(tools["no arguments"], tc.output, string(Shape(json.RawMessage(tc.result))))
 			if want := "async def f() -> " + tc.want; d.Line != want {
 				t.Errorf("got %s, want %s", d.Line, want)
 			}
 		})
 	}
-	d := written("f", tools["no arguments"], "", string(Shape(json.RawMessage(`{"content":[{"type":"text","text":" [{\"id\": 12345, \"tags\": []}]"}]}`))))
+	d := written(tools["no arguments"], "", string(Shape(json.RawMessage(`{"content":[{"type":"text","text":" [{\"id\": 12345, \"tags\": []}]"}]}`))))
 	if !strings.Contains(d.Stub, "json.loads gives list[FJsonItem]") || !strings.Contains(d.Stub, "class FJsonItem(TypedDict):\n    id: int\n    tags: list[Any]") || strings.Contains(d.Stub, "12345") {
 		t.Errorf("JSON in text:\n%s", d.Stub)
 	}
@@ -151,7 +151,7 @@ func TestEverythingIsBounded(t *testing.T) {
 		"not JSON":  `{"type":`,
 		"deeper":    strings.Repeat("[", 100000),
 	} {
-		d := written("f", raw, raw, "")
+		d := written(raw, raw, "")
 		if len(d.Line) > 2*maxLine || len(d.Stub) > maxStub+1024 || d.Problem == "" && name != "long enum" {
 			t.Errorf("%s: line %d, stub %d bytes, %q", name, len(d.Line), len(d.Stub), d.Problem)
 		}
@@ -193,7 +193,7 @@ func FuzzSchema(f *testing.F) {
 		f.Add([]byte(raw), []byte(`{"path":"x","n":{"a":[1,null]}}`))
 	}
 	f.Fuzz(func(t *testing.T, raw, args []byte) {
-		d := written("f", string(raw), string(raw), "")
+		d := written(string(raw), string(raw), "")
 		if !strings.HasPrefix(d.Line, "async def f(") || strings.Contains(d.Line, "\n") || len(d.Stub) > maxStub+1024 {
 			t.Fatalf("%q", d.Line)
 		}
