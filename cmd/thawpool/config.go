@@ -12,6 +12,7 @@ import (
 	"github.com/thawpool/thawpool/actors/front"
 	"github.com/thawpool/thawpool/pool"
 	"github.com/thawpool/thawpool/runtime"
+	"github.com/thawpool/thawpool/runtime/host"
 )
 
 // Config is everything that can be set. options.go says by which names, docs/configuration.md what each means.
@@ -75,8 +76,12 @@ func defaultStateDir() string {
 		return filepath.Join(dir, "thawpool")
 	}
 	home, err := os.UserHomeDir()
-	if err != nil {
-		return ""
+	if err != nil { // a service of the system may have no HOME
+		u, err := host.LookupUser(os.Geteuid())
+		if err != nil {
+			return ""
+		}
+		home = u.HomeDir
 	}
 	return filepath.Join(home, ".local", "state", "thawpool")
 }
