@@ -76,6 +76,7 @@ type Config struct {
 	Servers      func() string // one line naming the servers that code may call, bounded; nil or "" when there are none
 	Capabilities func() string // text of the capability resource; nil when there is none
 	Outputs      *Spool        // keeps whole outputs as resources; nil keeps none
+	OnEnd        func()        // called once a session takes in nothing more, before it drains; may be nil
 	Log          zerolog.Logger
 }
 

@@ -57,6 +57,9 @@ func (f *Front) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	defer close(stop)
 	go f.read(in, lines, stop)
 	err := s.loop(ctx, lines)
+	if f.cfg.OnEnd != nil {
+		f.cfg.OnEnd()
+	}
 	s.finish()
 	return err
 }

@@ -46,7 +46,7 @@ func (a *app) sandboxCheck(ctx context.Context) host.Check {
 	}
 	began := time.Now()
 	res := s.Run(ctx, actors.Request{ID: "doctor", Code: "print(6 * 7)", Queued: began})
-	if err := a.closeAll(ctx, s); err != nil {
+	if err := a.closeAll(ctx, s, stopTime); err != nil {
 		return failedCheck(check, err)
 	}
 	if res.Status != actors.StatusSuccess || res.Stdout != "42\n" {

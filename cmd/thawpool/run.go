@@ -75,7 +75,7 @@ func (a *app) run(cmd *cobra.Command, file string, asJSON bool) error {
 	} else {
 		err = printOutcome(errOut, res)
 	}
-	err = errors.Join(err, a.closeAll(ctx, s))
+	err = errors.Join(err, a.closeAll(ctx, s, stopTime))
 	if status := runStatus(ctx, res); status != 0 && err == nil {
 		return &exitError{Code: status}
 	}

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// closeTime is how long destroying everything may take at the end: clients kill two seconds after they closed our
-	// input, and the front may have used 1.6 of them.
-	closeTime = 400 * time.Millisecond
-	// stopTime is the same after a signal, where nobody counts seconds.
+	// endTime is how long the process may live after its input has ended, running calls and the destroying of sandboxes
+	// included: clients kill after two seconds.
+	endTime = 1800 * time.Millisecond
+	// stopTime is how long destroying may take where nobody counts seconds.
 	stopTime = 10 * time.Second
 	// spareInFlight are calls taken in beyond what pool and queue hold: the pool's refusal says more than the front's.
 	spareInFlight = 64
@@ -48,6 +48,7 @@ func (a *app) serve(cmd *cobra.Command) error {
 	}
 	defer outputs.Close()
 	o := newOpener(ctx, a.cfg.Pool.QueueWait, a.openChecked)
+	ended := time.Now()
 	f, err := front.New(front.Config{
 		Runner:       o,
 		Version:      versionText(),
@@ -57,26 +58,27 @@ func (a *app) serve(cmd *cobra.Command) error {
 		Mode:         front.Mode(a.cfg.OutputMode),
 		Capabilities: a.capabilities,
 		Outputs:      outputs,
+		OnEnd:        func() { ended = time.Now() },
 		Log:          a.log,
 	})
 	if err == nil {
 		err = f.Serve(ctx, cmd.InOrStdin(), cmd.OutOrStdout())
 	}
-	return errors.Join(err, a.closeAll(ctx, o))
+	within := stopTime // after a signal
+	if ctx.Err() == nil {
+		within = endTime - time.Since(ended)
+	}
+	return errors.Join(err, a.closeAll(ctx, o, within))
 }
 
 // closeAll destroys what is left, in the time there is.
-func (a *app) closeAll(ctx context.Context, s sandboxes) error {
-	within := closeTime
-	if ctx.Err() != nil {
-		within = stopTime
-	}
+func (a *app) closeAll(ctx context.Context, s sandboxes, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	err := s.Close(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		// Sandboxes that are left have an owner label: the watcher removes them once this process has gone.
-		a.log.Warn().Dur("within", within).Msg("not everything was destroyed in time")
+		// The daemon's keeper removes what is left once this process has gone.
+		a.log.Warn().Dur("within_ms", within).Msg("not everything was destroyed in time")
 		return nil
 	}
 	return err

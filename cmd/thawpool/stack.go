@@ -23,9 +23,16 @@ type stack struct {
 	runtime *ctrd.Runtime
 }
 
-// Close implements sandboxes.
+// Close implements sandboxes. What it has not done when ctx ends goes on as long as the process lives.
 func (s *stack) Close(ctx context.Context) error {
-	return errors.Join(s.System.Close(ctx), s.runtime.Close())
+	done := make(chan error, 1)
+	go func() { done <- errors.Join(s.System.Close(ctx), s.runtime.Close()) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // tryOpen looks whether sandboxes can run here, in less than a second, brings daemon and image up, which takes longer the
