@@ -136,7 +136,12 @@ func (c *Catalog) rebuild() {
 		if next.byName[def.Name] != nil {
 			continue
 		}
-		e := &server{def: def, description: text.Line(def.Description, maxShort), tools: c.toolsOf(def)}
+		e := &server{def: def, tools: c.toolsOf(def)}
+		if old := before.byName[def.Name]; old != nil && old.def.Description == def.Description {
+			e.description = old.description
+		} else {
+			e.description = text.Line(def.Description, maxShort)
+		}
 		next.byName[def.Name] = e
 		next.servers = append(next.servers, e)
 		names = append(names, def.Name)
@@ -185,16 +190,12 @@ func (c *Catalog) reindex(before, next *Snapshot) {
 	for _, e := range next.servers {
 		old := before.byName[e.def.Name]
 		if old == nil || old.tools != e.tools || old.description != e.description {
-			var docs []index.Doc
-			if e.tools != nil {
-				docs = e.tools.searchDocs(e.def, e.description)
-			}
-			c.index.Set(e.def.Name, docs)
+			c.index.Set(e.def.Name, e.searchDocs)
 		}
 	}
 	for name := range before.byName {
 		if next.byName[name] == nil {
-			c.index.Set(name, nil)
+			c.index.Set(name, func() []index.Doc { return nil })
 		}
 	}
 }

@@ -558,3 +558,23 @@ func BenchmarkHundredServers(b *testing.B) {
 		hundred(c)
 	}
 }
+
+func BenchmarkStartFromCache(b *testing.B) {
+	dir := b.TempDir()
+	c := newCatalog(b, dir)
+	hundred(c)
+	defs := c.Snapshot().Definitions()
+	if err := c.Close(); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		c := newCatalog(b, dir)
+		c.SetServers(defs, nil)
+		if !c.Snapshot().Known("server-42") {
+			b.Fatal("not known")
+		}
+		if err := c.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

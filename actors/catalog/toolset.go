@@ -153,15 +153,18 @@ func (t *tool) remember(result json.RawMessage) bool {
 	return true
 }
 
-// searchDocs are what the index gets of the set.
-func (s *toolset) searchDocs(def config.Server, description string) []index.Doc {
-	docs := make([]index.Doc, len(s.tools))
-	for i, t := range s.tools {
+// searchDocs are what the index gets of the server's tools.
+func (e *server) searchDocs() []index.Doc {
+	if e.tools == nil {
+		return nil
+	}
+	docs := make([]index.Doc, len(e.tools.tools))
+	for i, t := range e.tools.tools {
 		docs[i] = index.Doc{
 			Tool:        t.Name,
 			Title:       text.Line(t.Title, maxShort),
 			Description: text.Line(t.Description, maxSearched),
-			Server:      def.Name + " " + description,
+			Server:      e.def.Name + " " + e.description,
 			Arguments:   schema.ArgumentWords(t.InputSchema),
 		}
 	}

@@ -36,8 +36,8 @@ type Hit struct {
 type Index struct {
 	mu      sync.Mutex // guards the fields; searches hold it only until they have their snapshot
 	bleve   bleve.Index
-	pending map[string][]Doc    // by server; nil removes it
-	ids     map[string][]string // what is indexed of each server
+	pending map[string]func() []Doc // by server
+	ids     map[string][]string     // what is indexed of each server
 	closed  bool
 }
 
@@ -56,7 +56,7 @@ func New() (*Index, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make search index: %w", err)
 	}
-	return &Index{bleve: b, pending: map[string][]Doc{}, ids: map[string][]string{}}, nil
+	return &Index{bleve: b, pending: map[string]func() []Doc{}, ids: map[string][]string{}}, nil
 }
 
 func mappings() *mapping.IndexMappingImpl {
@@ -74,8 +74,8 @@ func mappings() *mapping.IndexMappingImpl {
 	return m
 }
 
-// Set replaces all tools of server; none removes it.
-func (x *Index) Set(server string, docs []Doc) {
+// Set replaces all tools of server by what docs gives, which is asked when it is needed, at most once; none removes it.
+func (x *Index) Set(server string, docs func() []Doc) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.pending[server] = docs
@@ -101,7 +101,7 @@ func (x *Index) flush() error {
 		for _, id := range x.ids[server] {
 			batch.Delete(id)
 		}
-		for _, d := range docs {
+		for _, d := range docs() {
 			id := server + "\x00" + d.Tool
 			if err := batch.Index(id, fields(d)); err != nil {
 				return fmt.Errorf("index tool %q of server %q: %w", d.Tool, server, err)

@@ -22,6 +22,8 @@ func open(t testing.TB) *Index {
 	return x
 }
 
+func give(docs ...Doc) func() []Doc { return func() []Doc { return docs } }
+
 func all(string, string) bool { return true }
 
 func names(t *testing.T, x *Index, words string, accept func(string, string) bool) []string {
@@ -56,7 +58,7 @@ func TestSearch(t *testing.T) {
 	t.Parallel()
 	x := open(t)
 	for server, docs := range sample {
-		x.Set(server, docs)
+		x.Set(server, give(docs...))
 	}
 	for _, tc := range []struct{ name, words, want string }{
 		{"words of the name", "create issue", "github.create_issue"},
@@ -91,14 +93,14 @@ func TestChangesAndChoice(t *testing.T) {
 	t.Parallel()
 	x := open(t)
 	for server, docs := range sample {
-		x.Set(server, docs)
+		x.Set(server, give(docs...))
 	}
 	only := func(server, _ string) bool { return server == "files" }
 	if got := names(t, x, "event issue file", only); !slices.Equal(got, []string{"files.read_file", "files.weather.get"}) {
 		t.Errorf("not accepted servers are found: %v", got)
 	}
-	x.Set("calendar", []Doc{{Tool: "new_tool", Description: "events of a new kind"}})
-	x.Set("github", nil)
+	x.Set("calendar", give(Doc{Tool: "new_tool", Description: "events of a new kind"}))
+	x.Set("github", give())
 	if got := names(t, x, "events", all); !slices.Equal(got, []string{"calendar.new_tool"}) {
 		t.Errorf("after a change: %v", got)
 	}
@@ -114,7 +116,7 @@ func TestManyAtOnce(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			server := fmt.Sprint("s", i)
-			x.Set(server, []Doc{{Tool: "tool", Description: "finds things"}})
+			x.Set(server, give(Doc{Tool: "tool", Description: "finds things"}))
 			hits, err := x.Search("thing", 20, func(s, _ string) bool { return s == server })
 			if err != nil || len(hits) != 1 {
 				t.Errorf("%v, %v", hits, err)
@@ -135,7 +137,7 @@ func thousand(x *Index) {
 				Arguments:   []string{"project_id", "name", "description of the thing", "limit"},
 			})
 		}
-		x.Set(fmt.Sprint("server", s), docs)
+		x.Set(fmt.Sprint("server", s), give(docs...))
 	}
 }
 

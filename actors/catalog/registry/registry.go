@@ -111,7 +111,7 @@ func (f *Finder) inCatalog(words string, limit int) (found []Candidate, err erro
 		}
 		return found, nil
 	}
-	x.Set("", docs)
+	x.Set("", func() []index.Doc { return docs })
 	hits, err := x.Search(words, limit, func(string, string) bool { return true })
 	for _, h := range hits {
 		found = append(found, fromCatalog(byName[h.Tool]))

@@ -25,6 +25,9 @@ var escapes = regexp.MustCompile(`(?s)(?:\x1b[\]PX^_]|[\x{9d}\x{90}\x{98}\x{9e}\
 // become newlines; more than one empty line becomes one.
 func Clean(s string, limit int) string {
 	s, cut := bound(s, limit)
+	if plain(s) && !cut {
+		return strings.TrimSpace(s)
+	}
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	s = strings.ReplaceAll(s, "\r\n", "\n")
 	s = escapes.ReplaceAllString(s, "")
@@ -43,6 +46,16 @@ func Line(s string, limit int) string {
 		s += Cut
 	}
 	return s
+}
+
+// plain tells that s is one line of printable ASCII, which most texts are, and so has nothing to clean.
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // bound cuts s at a rune's start.
