@@ -66,7 +66,9 @@ const abandonPatience = 5 * time.Second
 
 // abandon removes what a failed boot has made, and says why it failed.
 func (b *sandbox) abandon(ctx context.Context, err error) error {
-	err = b.explain(err)
+	if err = b.explain(err); !errors.Is(err, runtime.ErrImage) {
+		b.s.shims.condemn(b.shim) // it may be what hangs or fails: the next boot tries another
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonPatience)
 	defer cancel()
 	if left := b.Destroy(ctx); left != nil {
@@ -144,6 +146,7 @@ func (b *sandbox) makeFIFOs(context.Context) (err error) {
 func (b *sandbox) create(ctx context.Context) error {
 	inside := func(name string) string { return b.s.backend.Inside(filepath.Join(b.io.dir, name)) }
 	defer b.joined()
+	b.s.shims.leads(b.shim, b.id)
 	b.tasked = true // also when the answer is lost
 	_, err := b.s.tasks.Create(ctx, &tasks.CreateTaskRequest{
 		ContainerID: b.id,

@@ -22,6 +22,9 @@ import (
 	"github.com/thawpool/thawpool/runtime/host"
 )
 
+// stateEnv tells processes that tests start where the shared state is.
+const stateEnv = "THAWPOOL_TEST_STATE"
+
 // shared is the daemon that most tests of this package use: making the default image takes seconds.
 var shared struct {
 	once sync.Once
@@ -46,6 +49,9 @@ func env(t *testing.T) (*ctrdtest.Env, ctrdtest.Leaks) {
 			t.Fatal(err)
 		}
 		shared.dir = filepath.Join(dir, "s")
+		if err := os.Setenv(stateEnv, shared.dir); err != nil {
+			t.Fatal(err)
+		}
 	})
 	e := ctrdtest.OpenEnv(t, shared.dir)
 	e.Ensure(t)

@@ -16,6 +16,8 @@ const (
 	removePatience = 30 * time.Second
 	// exitPatience is how long the daemon may take to see the end of a killed sandbox before it is asked to kill it too.
 	exitPatience = 3 * time.Second
+	// shimPatience is how long a shim may take to delete a task whose processes have gone. It takes milliseconds.
+	shimPatience = 5 * time.Second
 	// deletePoll is how soon a task that cannot be deleted yet is tried again.
 	deletePoll = 5 * time.Millisecond
 )
@@ -135,19 +137,36 @@ func (b *sandbox) deleteTask(ctx context.Context) error {
 		return nil
 	}
 	for wait := deletePoll; ; wait = min(2*wait, rewatch) {
-		_, err := b.s.tasks.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: b.id})
+		err := b.ask(ctx, func(ctx context.Context) error {
+			_, err := b.s.tasks.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: b.id})
+			return err
+		})
 		if err == nil || absent(err) || b.s.lost() {
 			return nil
 		}
 		if ctx.Err() != nil {
 			return err
 		}
-		_, killErr := b.s.tasks.Kill(ctx, &tasks.KillRequest{ContainerID: b.id, Signal: uint32(unix.SIGKILL), All: true})
+		killErr := b.ask(ctx, func(ctx context.Context) error {
+			_, err := b.s.tasks.Kill(ctx, &tasks.KillRequest{ContainerID: b.id, Signal: uint32(unix.SIGKILL), All: true})
+			return err
+		})
 		b.s.cfg.Log.Debug().AnErr("delete", err).AnErr("kill", killErr).Str("sandbox", b.id).Msg("task does not go yet")
 		if err := b.s.pause(ctx, wait); err != nil {
 			return fmt.Errorf("%w: %w", err, kind(killErr))
 		}
 	}
+}
+
+// ask gives the shim a limited time to answer, and kills it when it does not.
+func (b *sandbox) ask(ctx context.Context, request func(context.Context) error) error {
+	short, cancel := context.WithTimeout(ctx, shimPatience)
+	defer cancel()
+	err := request(short)
+	if err != nil && short.Err() != nil && ctx.Err() == nil && !b.s.lost() {
+		b.s.shims.kill(b.shim)
+	}
+	return err
 }
 
 func (b *sandbox) deleteRecord(ctx context.Context) error {

@@ -22,20 +22,23 @@ func kind(err error) error {
 			return err
 		}
 	}
-	native := errgrpc.ToNative(err) // Wait's errors are raw gRPC; others pass through
+	native := errgrpc.ToNative(err)
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
-		errdefs.IsCanceled(native), errdefs.IsDeadlineExceeded(native):
-		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, native)
-	case errdefs.IsUnavailable(native):
-		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, native)
+		errdefs.IsCanceled(native), errdefs.IsDeadlineExceeded(native), unavailable(err):
+		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	default:
-		return native
+		return err
 	}
 }
 
-// absent tells whether containerd says that something is not there.
-func absent(err error) bool { return err != nil && errdefs.IsNotFound(errgrpc.ToNative(err)) }
+// absent tells whether containerd says that something is not there. Some of its client's errors are raw gRPC, others have
+// been translated.
+func absent(err error) bool {
+	return err != nil && (errdefs.IsNotFound(err) || errdefs.IsNotFound(errgrpc.ToNative(err)))
+}
 
 // unavailable tells whether the daemon could not be reached.
-func unavailable(err error) bool { return err != nil && errdefs.IsUnavailable(errgrpc.ToNative(err)) }
+func unavailable(err error) bool {
+	return err != nil && (errdefs.IsUnavailable(err) || errdefs.IsUnavailable(errgrpc.ToNative(err)))
+}

@@ -66,6 +66,7 @@ func (b *sandbox) Thaw(ctx context.Context) error {
 	if dead := b.alive(); dead != nil || absent(err) || b.s.ctx.Err() != nil {
 		return fmt.Errorf("thaw sandbox %s: %w: %w", b.id, runtime.ErrLost, kind(err))
 	}
+	b.s.shims.condemn(b.shim)
 	return fmt.Errorf("thaw sandbox %s: %w", b.id, kind(err))
 }
 

@@ -35,8 +35,9 @@ type shim struct {
 	joins sync.RWMutex
 
 	// Guarded by shims.mu.
-	live int  // sandboxes in it, those that are being made included
-	dead bool // takes no more
+	live   int    // sandboxes in it, those that are being made included
+	dead   bool   // takes no more
+	leader string // the id that its process was started for
 }
 
 // shims hands out places in shims, at most cfg.ShimTasks in each.
@@ -66,6 +67,7 @@ func (p *shims) take(ctx context.Context) (*shim, error) {
 		id:   fmt.Sprintf("shim-%d-%d-%d", owner.PID, owner.Start, shimCount.Add(1)),
 		live: 1, ready: make(chan struct{}), end: func() {},
 	}
+	h.leader = h.id
 	h.joins.RLock()
 	p.all = append(p.all, h)
 	p.mu.Unlock()
@@ -144,6 +146,25 @@ func (p *shims) leave(h *shim, deleteTask func() error) error {
 	h.joins.Lock()
 	defer h.joins.Unlock()
 	return deleteTask()
+}
+
+// leads notes that a task is about to be made, the first of which starts a stock shim.
+func (p *shims) leads(h *shim, id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !h.joined && h.leader == h.id {
+		h.leader = id
+	}
+}
+
+// kill ends the process of a shim that hangs. containerd then clears up after all its tasks.
+func (p *shims) kill(h *shim) {
+	p.mu.Lock()
+	h.dead = true
+	leader := h.leader
+	p.mu.Unlock()
+	n := killShims(p.s.backend.PID, leader)
+	p.s.cfg.Log.Warn().Str("shim", leader).Int("processes", n).Msg("a shim hangs and is killed")
 }
 
 // condemn lets no more sandboxes into a shim.

@@ -14,7 +14,6 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
-	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
@@ -135,8 +134,9 @@ func (s *sweep) removeGroup(ctx context.Context, name string) error {
 
 // remove takes one sandbox away, in whatever state it is.
 func (s *sweep) remove(ctx context.Context, r containers.Container) error {
-	if err := s.removeGroup(ctx, r.ID); err != nil {
-		return err
+	// The group stays until the runtime has let go of the task: it looks at the freezer.
+	if err := host.OpenGroup(s.Group.Version(), path.Join(s.Group.Path(), r.ID)).Kill(ctx); err != nil {
+		return fmt.Errorf("sandbox %s: %w", r.ID, err)
 	}
 	if err := removeTask(ctx, s.client.TaskService(), r.ID); err != nil {
 		return fmt.Errorf("task %s: %w", r.ID, err)
@@ -159,6 +159,7 @@ func removeTask(ctx context.Context, service tasks.TasksClient, id string) error
 	if err != nil && unavailable(err) {
 		return err
 	}
+	deadline := time.Now().Add(shimPatience)
 	tick := time.NewTicker(deletePoll)
 	defer tick.Stop()
 	for {
@@ -166,13 +167,13 @@ func removeTask(ctx context.Context, service tasks.TasksClient, id string) error
 		if err == nil || absent(err) {
 			return nil
 		}
-		if !errdefs.IsFailedPrecondition(errgrpc.ToNative(err)) {
+		if unavailable(err) || time.Now().After(deadline) {
 			return err
 		}
 		select {
-		case <-tick.C:
+		case <-tick.C: // its end is not seen yet, or the runtime is still at it
 		case <-ctx.Done():
-			return fmt.Errorf("it does not end: %w", ctx.Err())
+			return fmt.Errorf("it does not end: %w: %w", ctx.Err(), err)
 		}
 	}
 }

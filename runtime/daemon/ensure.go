@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -162,9 +163,25 @@ func keeperRuns(l layout) (bool, error) {
 	return held, err
 }
 
+// keeperStopped tells whether the keeper was stopped by a signal, and so cannot do anything.
+func keeperStopped(l layout) bool {
+	r, err := l.readRecord()
+	if err != nil {
+		return false
+	}
+	owner, err := host.ParseOwner(r.Keeper)
+	if err != nil || !owner.Alive() {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", owner.PID))
+	_, rest, ok := strings.Cut(string(stat), ") ")
+	return err == nil && ok && strings.HasPrefix(rest, "T")
+}
+
 // awaitKeeper waits until the keeper's daemon serves. started is closed when a keeper that was just started has ended;
 // it is nil for one that was found.
 func awaitKeeper(ctx context.Context, l layout, started *launch) (*process, error) {
+	began := time.Now()
 	patience := time.NewTimer(keeperPatience)
 	defer patience.Stop()
 	tick := time.NewTicker(lockPoll)
@@ -181,6 +198,9 @@ func awaitKeeper(ctx context.Context, l layout, started *launch) (*process, erro
 			return nil, err
 		}
 		seen = seen || runs
+		if runs && time.Since(began) > probePatience && keeperStopped(l) {
+			return nil, fmt.Errorf("%w: %w: it is stopped", runtime.ErrUnavailable, errKeeperHangs)
+		}
 		if !runs && (seen || started.hasEnded()) {
 			return nil, keeperError(l, started)
 		}
