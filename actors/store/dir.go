@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -32,7 +31,7 @@ const (
 type dir struct {
 	path string
 	log  zerolog.Logger
-	mu   sync.Mutex // within this process, so that its goroutines queue here and not at the file lock
+	turn chan struct{} // capacity 1: this process's goroutines queue here and not at the file lock
 }
 
 // temp is where files are written before they take their place: on the same file system.
@@ -40,8 +39,12 @@ func (d *dir) temp() string { return filepath.Join(d.path, ".new") }
 
 // locked runs change while no other goroutine or process changes the directory.
 func (d *dir) locked(ctx context.Context, change func() error) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	select {
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("lock %s: %w", d.path, ctx.Err())
+	}
 	lock := flock.New(filepath.Join(d.path, ".lock"),
 		flock.SetFlag(os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW), flock.SetPermissions(0o600))
 	if _, err := lock.TryLockContext(ctx, lockRetry); err != nil {

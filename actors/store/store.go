@@ -75,7 +75,7 @@ func Open(path string, limits Limits, log zerolog.Logger) (*Store, error) {
 }
 
 func openDir(path string, log zerolog.Logger) (*dir, error) {
-	d := &dir{path: path, log: log}
+	d := &dir{path: path, log: log, turn: make(chan struct{}, 1)}
 	if err := os.MkdirAll(d.temp(), 0o700); err != nil {
 		return nil, err
 	}

@@ -307,7 +307,14 @@ func TestCancelledWhileLocked(t *testing.T) {
 		return err
 	})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("behind another process: %v", err)
+	}
+	err = s.memories.locked(t.Context(), func() error {
+		_, err := s.Delete(ctx, "k")
+		return err
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("behind another goroutine: %v", err)
 	}
 }
 

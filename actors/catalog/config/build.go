@@ -156,9 +156,12 @@ func (b *builder) stdio() {
 	b.missing(x)
 }
 
+// dirKeys are the names that working directories go by.
+var dirKeys = []string{"cwd", "workingDirectory", "working_directory"}
+
 // dir is the working directory, absolute; relative ones start at the file's own directory.
 func (b *builder) dir(x *expander) string {
-	for _, name := range []string{"cwd", "workingDirectory", "working_directory"} {
+	for _, name := range dirKeys {
 		v, ok := b.entry.fields[name]
 		if !ok || v == nil {
 			continue

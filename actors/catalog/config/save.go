@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -68,7 +70,7 @@ func save(path string, s Server) error {
 // definition is an entry that reads back as s.
 func (s Server) definition() map[string]any {
 	if s.fields != nil {
-		return s.fields
+		return s.portable()
 	}
 	d := map[string]any{literalKey: true, "type": string(s.Transport), "description": s.Description}
 	if s.Transport == Stdio {
@@ -84,6 +86,26 @@ func (s Server) definition() map[string]any {
 	}
 	if s.CallTimeout > 0 {
 		d["callTimeout"] = s.CallTimeout.String()
+	}
+	return d
+}
+
+// portable is the entry as it stood in its file, turned on, with what was relative to that file made absolute.
+func (s Server) portable() map[string]any {
+	d := maps.Clone(s.fields)
+	delete(d, "disabled")
+	delete(d, "enabled")
+	relative := func(v any) bool {
+		path, ok := v.(string)
+		return ok && !filepath.IsAbs(path) && !strings.HasPrefix(path, "${") && !strings.HasPrefix(path, "~")
+	}
+	if c, ok := d["command"].(string); ok && strings.Contains(c, "/") && relative(c) {
+		d["command"] = s.Command
+	}
+	for _, name := range dirKeys {
+		if relative(d[name]) {
+			d[name] = s.Dir
+		}
 	}
 	return d
 }

@@ -15,7 +15,7 @@ func TestSavedServersReadBack(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	h.src.Added = filepath.Join(h.dir, "state", "servers.json")
-	h.write("catalog.json", `{"mcpServers":{"fromFile":{"command":"x","env":{"K":"${TOK}"},"cwd":"/tmp"}}}`)
+	h.write("catalog.json", `{"mcpServers":{"fromFile":{"command":"./x","env":{"K":"${TOK}"},"cwd":"sub","disabled":true}}}`)
 	catalog := h.src
 	catalog.Files, catalog.Dirs = []string{filepath.Join(h.dir, "catalog.json")}, nil
 	fromFile := Load(catalog).Servers[0]
@@ -42,8 +42,8 @@ func TestSavedServersReadBack(t *testing.T) {
 	if len(servers) != 3 || len(problems) > 0 {
 		t.Fatalf("%v, %q", servers, problems)
 	}
-	if s := servers["fromFile"]; s.Env["K"] != "secret-token" || s.Origin != "added" {
-		t.Errorf("variables of a config file are kept as such: %q", s.Env)
+	if s := servers["fromFile"]; s.Env["K"] != "secret-token" || s.Origin != "added" || s.Off != "" || s.Command != filepath.Join(h.dir, "sub/x") || s.Dir != filepath.Join(h.dir, "sub") {
+		t.Errorf("variables of a config file are kept as such, and it starts from the same place: %q %q %q", s.Env, s.Command, s.Dir)
 	}
 	for _, want := range []Server{stdio, remote} {
 		got := servers[want.Name]
@@ -51,6 +51,11 @@ func TestSavedServersReadBack(t *testing.T) {
 			got.StartTimeout != want.StartTimeout || got.CallTimeout != want.CallTimeout || got.Description != want.Description ||
 			got.Transport != want.Transport || (len(want.Env) > 0 && !reflect.DeepEqual(got.Env, want.Env)) {
 			t.Errorf("%s reads back as %q %q %q", want.Name, got.Command, got.Args, got.URL)
+		}
+	}
+	for _, want := range []Server{stdio, remote} { // else adding one would start it twice
+		if servers[want.Name].Hash != HashOf(want) {
+			t.Errorf("%s has another hash when read back", want.Name)
 		}
 	}
 	if err := os.WriteFile(h.src.Added, []byte("{"), 0o600); err != nil {

@@ -106,9 +106,18 @@ func (s Server) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) 
 // HashOf is a hex digest of what decides which server is started or reached, and of its name: while it stays the same, so do
 // connections and cached tools. It is safe to show: secrets go into it, but it is one-way and of the whole.
 func HashOf(s Server) string {
+	// Nothing given and nothing in it is the same, but for OnlyTools.
 	raw, _ := json.Marshal([]any{ // cannot fail; maps go in key order
-		s.Name, s.Transport, s.Command, s.Args, s.Env, s.Dir, s.URL, s.Headers, s.OnlyTools, s.HideTools,
+		s.Name, s.Transport, s.Command, append([]string{}, s.Args...), given(s.Env), s.Dir,
+		s.URL, given(s.Headers), s.OnlyTools, append([]string{}, s.HideTools...),
 	})
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:16])
+}
+
+func given(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
 }
