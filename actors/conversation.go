@@ -83,7 +83,7 @@ func (v *conversation) run(ctx context.Context) any {
 	defer helpers.Wait() // they end once the sandbox is destroyed
 	defer quit()
 	stream := v.sandbox.Stream()
-	v.calls.open(inner, v.call, &helpers)
+	v.calls.begin(inner, v.call, &helpers)
 	end := make(chan verdict, 1)
 	run := v.runFrame()
 	helpers.Go(func() { v.calls.write(inner, stream, run) })
@@ -123,7 +123,10 @@ func (v *conversation) await(ctx context.Context, end <-chan verdict) verdict {
 	defer limit.Stop()
 	select {
 	case d := <-end:
-		return v.gone(d)
+		if d.lost {
+			v.gone()
+		}
+		return d
 	case <-limit.C:
 		return verdict{stop: timeoutStop(v.call.timeout, v.maxTimeout)}
 	case <-ctx.Done():
@@ -134,7 +137,7 @@ func (v *conversation) await(ctx context.Context, end <-chan verdict) verdict {
 	defer drain.Stop()
 	select {
 	case d := <-end:
-		return v.gone(d)
+		return d
 	case <-drain.C:
 		return verdict{lost: true}
 	case <-ctx.Done():
@@ -142,17 +145,15 @@ func (v *conversation) await(ctx context.Context, end <-chan verdict) verdict {
 	}
 }
 
-// gone looks again at a stream that ended early: the kernel's counts are complete only once the first process has gone.
-func (v *conversation) gone(d verdict) verdict {
-	if d.lost {
-		wait := time.NewTimer(killWait)
-		defer wait.Stop()
-		select {
-		case <-v.sandbox.Done():
-		case <-wait.C:
-		}
+// gone waits a moment for the sandbox's first process to go: until it has, the kernel's counts of what ended it are not
+// complete, and a kill is not done.
+func (v *conversation) gone() {
+	wait := time.NewTimer(killWait)
+	defer wait.Stop()
+	select {
+	case <-v.sandbox.Done():
+	case <-wait.C:
 	}
-	return d
 }
 
 // answer makes the result, gives it to the call and has the sandbox destroyed: in this order when the code has ended, so
@@ -170,7 +171,7 @@ func (v *conversation) answer(d verdict) {
 	if running {
 		v.root.Send(v.pool, release{slot: v.slot, running: true})
 		if d.stop == nil || d.stop.status != StatusCancelled { // nobody reads that one; its slot is wanted
-			v.gone(verdict{lost: true})
+			v.gone()
 		}
 	}
 	v.call.finish(v.result(d, after))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -33,9 +34,9 @@ type exchange struct {
 	helpers *sync.WaitGroup
 	wake    chan struct{} // tells the writer that there is something to write
 
-	mu      sync.Mutex // guards what follows
-	running map[uint64]*inner
-	busy    int // calls that take a place: running, or answered and not written
+	mu      sync.Mutex        // guards what follows
+	open    map[uint64]*inner // calls that run or wait
+	busy    int               // calls that take a place: running, or answered and not written
 	backlog []*inner
 	waiting int // bytes of arguments in backlog
 	answers []answer
@@ -63,9 +64,9 @@ type answer struct {
 	place bool // it holds a place until it is written
 }
 
-func (x *exchange) open(ctx context.Context, c *call, helpers *sync.WaitGroup) {
+func (x *exchange) begin(ctx context.Context, c *call, helpers *sync.WaitGroup) {
 	x.ctx, x.call, x.helpers = ctx, c, helpers
-	x.wake = make(chan struct{}, 1)
+	x.wake, x.open = make(chan struct{}, 1), map[uint64]*inner{}
 }
 
 // ask takes a call in. Its error ends the run.
@@ -77,7 +78,7 @@ func (x *exchange) ask(id uint64, verb string, args json.RawMessage) error {
 	switch {
 	case len(x.answers) >= unreadMax:
 		return fmt.Errorf("it has left %d answers to its calls unread", len(x.answers))
-	case x.known(id):
+	case x.open[id] != nil:
 		return fmt.Errorf("call %d is not answered yet and was made again", id)
 	case x.call.bridge == nil:
 		x.refuse(in, "no upstream servers are configured here, so there is nothing to call")
@@ -86,16 +87,13 @@ func (x *exchange) ask(id uint64, verb string, args json.RawMessage) error {
 	case x.busy < callsAtOnce:
 		x.start(in)
 	case len(x.backlog) < backlogMax && x.waiting+len(args) <= backlogBytes:
+		x.open[id] = in
 		x.backlog = append(x.backlog, in)
 		x.waiting += len(args)
 	default:
 		x.refuse(in, fmt.Sprintf("too many calls at once: %d are running and %d wait; await some first", x.busy, len(x.backlog)))
 	}
 	return nil
-}
-
-func (x *exchange) known(id uint64) bool {
-	return x.running[id] != nil || slices.ContainsFunc(x.backlog, func(in *inner) bool { return in.id == id })
 }
 
 // refuse answers a call with an error without making it.
@@ -108,10 +106,7 @@ func (x *exchange) refuse(in *inner, why string) {
 func (x *exchange) start(in *inner) {
 	var ctx context.Context
 	ctx, in.end = context.WithCancel(x.ctx)
-	if x.running == nil {
-		x.running = map[uint64]*inner{}
-	}
-	x.running[in.id] = in
+	x.open[in.id] = in
 	x.busy++
 	x.helpers.Go(func() {
 		defer in.end()
@@ -135,7 +130,7 @@ func (x *exchange) make(ctx context.Context, in *inner) (value json.RawMessage, 
 func (x *exchange) end(in *inner, value json.RawMessage, call InnerCall, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	delete(x.running, in.id)
+	delete(x.open, in.id)
 	x.show(complete(in, call, len(value), err))
 	if err == nil && in.verb == guest.VerbCall {
 		x.keptOut += int64(len(value))
@@ -158,30 +153,33 @@ func (x *exchange) end(in *inner, value json.RawMessage, call InnerCall, err err
 // leave frees a place and gives it to the call that has waited longest.
 func (x *exchange) leave() {
 	x.busy--
-	if len(x.backlog) > 0 && x.ctx.Err() == nil {
+	for len(x.backlog) > 0 && x.busy < callsAtOnce && x.ctx.Err() == nil {
 		in := x.backlog[0]
 		x.backlog[0] = nil
 		x.backlog = x.backlog[1:]
 		x.waiting -= len(in.args)
-		x.start(in)
+		if !in.gone {
+			x.start(in)
+		}
 	}
 }
 
-// cancel ends a call that the code no longer waits for. One that is answered already is no error: the two have crossed.
+// cancel ends a call that the code no longer waits for. One that is answered already is no error: the two have crossed. One
+// that waits keeps its place in the backlog until its turn.
 func (x *exchange) cancel(id uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if in := x.running[id]; in != nil {
-		in.gone = true
+	in := x.open[id]
+	if in == nil || in.gone {
+		return
+	}
+	in.gone = true
+	if in.end != nil {
 		in.end()
 		return
 	}
-	i := slices.IndexFunc(x.backlog, func(in *inner) bool { return in.id == id })
-	if i >= 0 {
-		x.show(x.backlog[i].shown("cancelled"))
-		x.waiting -= len(x.backlog[i].args)
-		x.backlog = slices.Delete(x.backlog, i, i+1)
-	}
+	x.show(in.shown("cancelled"))
+	delete(x.open, id)
 }
 
 func (x *exchange) push(a answer) {
@@ -247,16 +245,9 @@ func (x *exchange) show(c InnerCall) {
 func (x *exchange) report(r *Receipt) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	left := make([]*inner, 0, len(x.running)+len(x.backlog))
-	for _, in := range x.running {
-		left = append(left, in)
-	}
-	slices.SortFunc(left, func(a, b *inner) int { return a.since.Compare(b.since) })
+	left := slices.SortedFunc(maps.Values(x.open), func(a, b *inner) int { return a.since.Compare(b.since) })
 	r.Calls = slices.Clone(x.shown)
-	for _, in := range append(left, x.backlog...) {
-		if len(r.Calls) == receiptCalls {
-			break
-		}
+	for _, in := range left[:min(len(left), receiptCalls-len(r.Calls))] {
 		r.Calls = append(r.Calls, in.shown("cancelled"))
 	}
 	r.CallCount, r.KeptOut = x.count, x.keptOut

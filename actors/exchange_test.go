@@ -71,8 +71,13 @@ func (r *testBridgeRun) Close() {
 	r.b.closed++
 }
 
-func echo(_ context.Context, verb string, args json.RawMessage) (json.RawMessage, InnerCall, error) {
+func echo(_ context.Context, _ string, args json.RawMessage) (json.RawMessage, InnerCall, error) {
 	return args, InnerCall{}, nil
+}
+
+func slowEcho(ctx context.Context, verb string, args json.RawMessage) (json.RawMessage, InnerCall, error) {
+	time.Sleep(time.Millisecond)
+	return echo(ctx, verb, args)
 }
 
 func TestInnerCalls(t *testing.T) {
@@ -183,10 +188,7 @@ func TestManyInnerCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1000
-		br := &testBridge{call: func(ctx context.Context, verb string, args json.RawMessage) (json.RawMessage, InnerCall, error) {
-			time.Sleep(time.Millisecond)
-			return echo(ctx, verb, args)
-		}}
+		br := &testBridge{call: slowEcho}
 		b := start(t, &fake.Runtime{Run: func(g *fake.Guest) {
 			answers := make(chan int)
 			go func() { // a runner reads while it writes
@@ -234,32 +236,42 @@ func TestCallsThatAreNotRead(t *testing.T) {
 	})
 }
 
-func TestTooManyInnerCalls(t *testing.T) {
+// The backlog is bounded in number and in bytes, and so is the number of calls of one run.
+func TestBacklogIsBounded(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t, &fake.Runtime{Run: func(g *fake.Guest) {
-			for range callsMax {
-				if _, err := g.Call(guest.VerbCall, 1); err != nil {
-					_ = g.Print(2, err.Error())
-				}
+	ask := func(x *exchange, n int, args string) {
+		t.Helper()
+		for range n {
+			if err := x.ask(uint64(x.count+1), guest.VerbCall, json.RawMessage(args)); err != nil {
+				t.Fatal(err)
 			}
-			_, err := g.Call(guest.VerbCall, 1)
-			_ = g.Print(1, fmt.Sprint(err))
-			_ = g.Exit(0)
-		}}, func(c *Config) { c.Bridge = &testBridge{call: echo} })
-		defer b.close()
-		r := b.runAs(Request{Code: "x", Timeout: 100 * time.Second})
-		want(t, "stderr", r.Stderr, "")
-		if !strings.Contains(r.Stdout, "10000 calls") {
-			t.Errorf("%q", r.Stdout)
 		}
-	})
+	}
+	full := func() *exchange { // every place is taken
+		x := &exchange{busy: callsAtOnce}
+		x.begin(t.Context(), &call{bridge: &testBridgeRun{}}, &sync.WaitGroup{})
+		return x
+	}
+	x := full()
+	ask(x, backlogMax+10, "1")
+	want(t, "by number", len(x.backlog), backlogMax)
+	want(t, "refused", len(x.answers), 10)
+	x = full()
+	ask(x, 10, strings.Repeat("1", backlogBytes/8))
+	want(t, "by bytes", len(x.backlog), 8)
+	x = full()
+	x.count = callsMax - 1
+	ask(x, 2, "1")
+	want(t, "of one run", x.answers[0].fault.Message, "this run has made 10000 calls, the most there may be in one")
+	x.cancel(callsMax)
+	x.leave()
+	want(t, "a cancelled one makes way", len(x.backlog)+len(x.open), 0)
 }
 
 func TestLargeAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	var x exchange
-	x.open(context.Background(), &call{bridge: &testBridgeRun{}}, &sync.WaitGroup{})
+	x.begin(context.Background(), &call{bridge: &testBridgeRun{}}, &sync.WaitGroup{})
 	big := json.RawMessage(strings.Repeat("1", 60<<20))
 	for id := uint64(1); id <= 3; id++ {
 		x.end(&inner{id: id, verb: guest.VerbCall}, big, InnerCall{}, nil)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
@@ -56,8 +57,21 @@ type bugError struct {
 
 func (e *bugError) Error() string { return fmt.Sprintf("internal error: %v", e.reason) }
 
-// keepStack makes a panic carry its stack to whoever supervises the actor. It is deferred in each Receive.
+// keepStack makes a panic carry its stack to whoever supervises the actor. It is deferred in a Receive.
 func keepStack() {
+	if r := recover(); r != nil {
+		panic(bug(r))
+	}
+}
+
+// slowReceive is how long a Receive may take before it is told: nothing in one should wait.
+const slowReceive = 20 * time.Millisecond
+
+// received is keepStack that is deferred with the time the Receive began, and also tells of one that took too long.
+func received(log *zerolog.Logger, m any, began time.Time) {
+	if took := time.Since(began); took > slowReceive {
+		log.Warn().Str(keyEvent, "slow message").Type("message", m).Float64(keyTookMS, ms(took)).Send()
+	}
 	if r := recover(); r != nil {
 		panic(bug(r))
 	}

@@ -43,7 +43,7 @@ type poolActor struct {
 
 // Receive implements actor.Actor.
 func (a *poolActor) Receive(c actor.Context) {
-	defer keepStack()
+	defer received(&a.log, c.Message(), time.Now())
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		a.start(c)
@@ -156,7 +156,7 @@ func (a *poolActor) onLease(m lease) {
 			panic(r)
 		}
 	}()
-	a.profile.reg.enqueue(waiting{key: m.key, since: time.Now(), to: m.to})
+	a.profile.reg.enqueue(waiting{key: m.key, request: m.request, since: time.Now(), to: m.to})
 	a.apply(pool.LeaseWanted{Waiter: m.key})
 }
 
@@ -197,7 +197,8 @@ func (a *poolActor) unhand(slot pool.Slot, cause error) pool.Event {
 	if !ok {
 		return pool.Tick{}
 	}
-	a.log.Warn().Str(keyEvent, "lost").Str(keySandbox, a.profile.id(slot)).Err(cause).Msg("a ready sandbox was dead at hand-out")
+	a.log.Warn().Str(keyEvent, "lost").Str(keySandbox, a.profile.id(slot)).Str(keyRequest, w.request).Err(cause).
+		Msg("a ready sandbox was dead at hand-out")
 	a.profile.reg.enqueue(w)
 	return pool.HandFailed{Slot: slot, Waiter: w.key, Cause: cause}
 }

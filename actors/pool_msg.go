@@ -13,8 +13,9 @@ type (
 	// lease: the session's call wants a sandbox. It is answered with leased or refused.
 	lease struct {
 		late
-		key pool.Waiter
-		to  address
+		key     pool.Waiter
+		request string // its id, for the log
+		to      address
 	}
 	// forgo: the call wants no sandbox any more, whether it waits or holds one.
 	forgo struct {
@@ -49,10 +50,11 @@ type (
 	// destroyed: an attempt to destroy a sandbox has ended.
 	destroyed struct {
 		late
-		slot pool.Slot
-		gen  uint64
-		took time.Duration
-		err  error
+		slot    pool.Slot
+		gen     uint64
+		request string // that it served; "" when it served none
+		took    time.Duration
+		err     error
 	}
 	// destroyAgain: the time of the next attempt has come.
 	destroyAgain struct {

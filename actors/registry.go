@@ -29,10 +29,11 @@ type box struct {
 
 // waiting is a call that waits for a sandbox, or holds one.
 type waiting struct {
-	key   pool.Waiter
-	since time.Time
-	how   pool.How
-	to    address
+	key     pool.Waiter
+	request string // its id, for the log
+	since   time.Time
+	how     pool.How
+	to      address
 }
 
 // registry is what is really there of one pool: it outlives the pool's actor, and a new one goes on from it. The mutex is

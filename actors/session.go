@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -26,11 +27,11 @@ type sessionActor struct {
 
 // Receive implements actor.Actor.
 func (s *sessionActor) Receive(c actor.Context) {
-	defer keepStack()
+	defer received(&s.call.log, c.Message(), time.Now())
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		s.self = c.Self()
-		s.send(lease{key: s.call.key, to: s.self})
+		s.send(lease{key: s.call.key, request: s.call.req.ID, to: s.self})
 	case leased:
 		s.onLeased(c, m)
 	case refused:
@@ -63,7 +64,8 @@ func (s *sessionActor) onLeased(c actor.Context, m leased) {
 		c.Stop(s.self)
 		return
 	}
-	s.call.log.Debug().Str(keyEvent, "lease").Str(keySandbox, m.sandbox.ID()).Str(keyPool, string(m.how)).Send()
+	s.call.log.Debug().Str(keyEvent, "lease").Str(keySandbox, m.sandbox.ID()).Str(keyPool, string(m.how)).
+		Float64(keyQueueMS, ms(time.Since(s.call.req.Queued))).Send()
 	s.talking, s.slot = true, m.slot
 	var ctx context.Context
 	ctx, s.end = context.WithCancelCause(context.Background())

@@ -25,7 +25,7 @@ type supervisor struct {
 
 // Receive implements actor.Actor.
 func (s *supervisor) Receive(c actor.Context) {
-	defer keepStack()
+	defer received(&s.sys.log, c.Message(), time.Now())
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		s.start(c)
