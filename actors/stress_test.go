@@ -149,10 +149,10 @@ func TestChaos(t *testing.T) {
 			}
 			answered.Add(1)
 		})
-		switch {
-		case i == 100 || i == 150:
+		switch i {
+		case 100, 150:
 			b.breakPool(1)
-		case i == 200:
+		case 200:
 			b.breakSupervisor()
 		}
 	}

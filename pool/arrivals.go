@@ -47,7 +47,7 @@ func Days(peak float64, day, span time.Duration, seed uint64) Arrivals {
 
 // varying is a Poisson process of the given peak rate, thinned to the share that part gives for each moment.
 func varying(peak float64, span time.Duration, seed uint64, part func(time.Duration) float64) Arrivals {
-	rng := rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15)) //nolint:gosec // a simulation wants to be repeatable
+	rng := rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15))
 	var a Arrivals
 	for t := 0.0; ; {
 		t += rng.ExpFloat64() / peak

@@ -13,36 +13,36 @@ type Waiter uint64
 type Event interface{ event() }
 
 type (
-	// BootDone: the slot's sandbox is frozen and ready.
+	// BootDone says that the slot's sandbox is frozen and ready.
 	BootDone struct{ Slot Slot }
-	// BootFailed: the slot's boot ended without a sandbox and left nothing behind. Final means that a retry will not
-	// help by itself (the host or the image is unfit), so nobody is kept waiting for one.
+	// BootFailed says that the slot's boot ended without a sandbox and left nothing behind. Final means that a retry
+	// will not help by itself (the host or the image is unfit), so nobody is kept waiting for one.
 	BootFailed struct {
 		Slot  Slot
 		Cause error
 		Final bool
 	}
-	// LeaseWanted: a call wants a sandbox.
+	// LeaseWanted says that a call wants a sandbox.
 	LeaseWanted struct{ Waiter Waiter }
-	// LeaseCancelled: the call no longer wants one. A slot that was already handed to it must be Released instead.
+	// LeaseCancelled says that the call no longer wants one. A slot that was already handed to it must be Released.
 	LeaseCancelled struct{ Waiter Waiter }
-	// HandFailed: the leased slot turned out to be dead before it ran anything. Its waiter, if given again here, goes back
-	// to the head of the queue; a zero Waiter does not.
+	// HandFailed says that the leased slot was dead before it ran anything. Its waiter, if given again here, goes back to
+	// the head of the queue; a zero Waiter does not.
 	HandFailed struct {
 		Slot   Slot
 		Waiter Waiter
 		Cause  error
 	}
-	// Released: the leased slot has served and is to be destroyed.
+	// Released says that the leased slot has served and is to be destroyed.
 	Released struct{ Slot Slot }
-	// Lost: the ready slot's sandbox died while it was frozen. It is still to be destroyed.
+	// Lost says that the ready slot's sandbox died while it was frozen. It is still to be destroyed.
 	Lost struct {
 		Slot  Slot
 		Cause error
 	}
-	// Destroyed: nothing is left of the slot.
+	// Destroyed says that nothing is left of the slot.
 	Destroyed struct{ Slot Slot }
-	// Tick: the time of a Timer action has come. A tick at any other time is harmless.
+	// Tick says that the time of a Timer has come. At any other time it is harmless.
 	Tick struct{}
 	// Resize changes Size (between 0 and Max) and ends Auto.
 	Resize struct{ Size int }
@@ -89,16 +89,16 @@ const (
 type Action interface{ action() }
 
 type (
-	// Boot: start booting this new slot, then tell BootDone or BootFailed.
+	// Boot asks to start booting this new slot, and then to tell BootDone or BootFailed.
 	Boot struct{ Slot Slot }
-	// Hand: give the slot to the waiter, then tell Released or HandFailed.
+	// Hand asks to give the slot to the waiter, and then to tell Released or HandFailed.
 	Hand struct {
 		Slot   Slot
 		Waiter Waiter
 		How    How
 		Waited time.Duration
 	}
-	// Reject: tell the waiter that it gets none.
+	// Reject asks to tell the waiter that it gets none.
 	Reject struct {
 		Waiter Waiter
 		Reason Reason
@@ -106,9 +106,9 @@ type (
 		Retry  time.Duration // with ReasonBoots: until the next boot is tried
 		Waited time.Duration
 	}
-	// Destroy: remove the slot's sandbox, however long that takes, then tell Destroyed.
+	// Destroy asks to remove the slot's sandbox, however long that takes, and then to tell Destroyed.
 	Destroy struct{ Slot Slot }
-	// Timer: send a Tick at that time. It replaces an earlier Timer.
+	// Timer asks for a Tick at that time. It replaces an earlier Timer.
 	Timer struct{ At time.Time }
 )
 

@@ -47,7 +47,7 @@ func Simulate(cfg Config, w Workload) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	s := &simulation{pool: p, w: w, rng: rand.New(rand.NewPCG(w.Seed, 1))} //nolint:gosec // repeatable on purpose
+	s := &simulation{pool: p, w: w, rng: rand.New(rand.NewPCG(w.Seed, 1))}
 	s.report.Reasons = map[Reason]int{}
 	s.now = time.Unix(0, 0)
 	if !w.Cold {
