@@ -2,17 +2,13 @@ package actors
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
 
-	"github.com/thawpool/thawpool/actors/catalog"
 	"github.com/thawpool/thawpool/actors/upstream"
 )
 
@@ -61,6 +57,7 @@ type clientActor struct {
 	lastErr   error
 
 	turn       uint64 // changes with every acquire and release
+	idle       *time.Timer
 	refreshing bool
 	again      bool // the tools changed while they were being read
 	stopping   bool
@@ -77,6 +74,12 @@ type link struct {
 // Receive implements actor.Actor.
 func (a *clientActor) Receive(c actor.Context) {
 	defer keepStack()
+	if m, ok := c.Message().(interface{ incarnation() uint64 }); ok && m.incarnation() != a.gen {
+		if d, ok := m.(dialedConn); ok && d.conn != nil {
+			a.close([]*upstream.Conn{d.conn})
+		}
+		return
+	}
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		a.start(c)
@@ -85,25 +88,15 @@ func (a *clientActor) Receive(c actor.Context) {
 	case releaseConn:
 		a.onRelease(m.ticket)
 	case dialedConn:
-		if m.gen == a.gen {
-			a.onDialed(m)
-		}
+		a.onDialed(m)
 	case connEvent:
-		if m.gen == a.gen {
-			a.onEvent(m)
-		}
+		a.onEvent(m)
 	case idleConns:
-		if m.gen == a.gen && m.turn == a.turn && len(a.held)+len(a.waiting) == 0 {
-			a.closeLinks()
-		}
+		a.onIdle(m)
 	case refreshTools:
-		if m.gen == a.gen {
-			a.onRefresh()
-		}
+		a.onRefresh()
 	case toolsRefreshed:
-		if m.gen == a.gen {
-			a.onRefreshed()
-		}
+		a.onRefreshed()
 	case restartClient:
 		a.onRestart()
 	case stopClient:
@@ -117,6 +110,9 @@ func (a *clientActor) Receive(c actor.Context) {
 	}
 	a.publish()
 }
+
+// own marks what this incarnation sends itself.
+func (a *clientActor) own() ofIncarnation { return ofIncarnation{gen: a.gen} }
 
 func (a *clientActor) start(c actor.Context) {
 	a.self, a.gen = c.Self(), a.srv.incarnation()
@@ -157,7 +153,7 @@ func (a *clientActor) onAcquire(m acquireConn) {
 func (a *clientActor) bury() {
 	for _, l := range slices.Clone(a.links) {
 		if isClosed(l.conn.Done()) {
-			a.onEvent(connEvent{gen: a.gen, conn: l.conn, lost: true})
+			a.onEvent(connEvent{ofIncarnation: a.own(), conn: l.conn, lost: true})
 		}
 	}
 }
@@ -238,199 +234,22 @@ func (a *clientActor) watchIdle() {
 			d = a.terms.idle
 		}
 	}
-	a.after(d, idleConns{gen: a.gen, turn: a.turn})
+	if a.idle != nil {
+		a.idle.Stop() // else a timer for every call would wait in memory
+	}
+	a.idle = a.after(d, idleConns{ofIncarnation: a.own(), turn: a.turn})
+}
+
+func (a *clientActor) onIdle(m idleConns) {
+	if m.turn == a.turn && len(a.held)+len(a.waiting) == 0 {
+		a.closeLinks()
+	}
 }
 
 // after sends a message to the actor later. One that comes too late is dropped by its generation.
-func (a *clientActor) after(d time.Duration, m any) {
+func (a *clientActor) after(d time.Duration, m any) *time.Timer {
 	root, self := a.out.root, a.self
-	time.AfterFunc(d, func() { root.Send(self, m) })
-}
-
-// dial starts as many tries to connect as those that wait can use. The first one goes alone: it finds out whether the
-// server works, and what its tools are.
-func (a *clientActor) dial() {
-	for a.dialing < len(a.waiting) && len(a.links)+a.dialing < a.terms.instances {
-		first := len(a.links) == 0
-		if first && a.dialing > 0 {
-			return
-		}
-		a.dialing++
-		gen, srv := a.gen, a.srv
-		a.out.pipe(a.life, a.self, func(ctx context.Context) any {
-			conn, err := connect(ctx, srv, a.terms.startMax, first)
-			return dialedConn{gen: gen, conn: conn, err: err}
-		}, func(err error) any { return dialedConn{gen: gen, err: err} })
-	}
-}
-
-// connect makes one connection and, with the first one, takes the server's tools in.
-func connect(ctx context.Context, srv *serverState, limit time.Duration, first bool) (*upstream.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	conn, err := srv.dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if !srv.add(conn) {
-		_ = conn.Close(ctx) // what cannot be ended is in the log of those who wait for the end
-		return nil, fmt.Errorf("server %q is being stopped", srv.def.Name)
-	}
-	if first {
-		if err := takeTools(ctx, srv, conn); err != nil {
-			_ = srv.close(ctx, conn)
-			return nil, err
-		}
-	}
-	return conn, nil
-}
-
-func takeTools(ctx context.Context, srv *serverState, conn *upstream.Conn) error {
-	tools, note, err := conn.ListTools(ctx)
-	if err != nil {
-		return err
-	}
-	srv.listed(srv.def, listingOf(conn, tools))
-	srv.publish(func(s *ClientStatus) { s.Error = note })
-	return nil
-}
-
-func listingOf(conn *upstream.Conn, tools []json.RawMessage) catalog.Listing {
-	info := conn.Info()
-	return catalog.Listing{
-		Version: strings.TrimSpace(info.Name + " " + info.Version), Instructions: info.Instructions, Tools: tools,
-	}
-}
-
-func (a *clientActor) onDialed(m dialedConn) {
-	a.dialing--
-	if m.err != nil {
-		a.failed(m.err, a.fails+1)
-		if len(a.links) == 0 && a.dialing == 0 {
-			a.refuse(m.err)
-		}
-		return
-	}
-	l := &link{conn: m.conn, since: time.Now()}
-	a.links = append(a.links, l)
-	a.lastErr = nil
-	a.log.Info().Str(keyServer, a.srv.def.Name).Str(keyEvent, "server connected").Int("pid", m.conn.PID()).Send()
-	a.watch(m.conn)
-	a.turn++
-	a.serve()
-	a.dial()
-	a.watchIdle()
-}
-
-// failed notes a failure and how long to stay away.
-func (a *clientActor) failed(err error, step int) {
-	a.fails++
-	a.lastErr = err
-	a.notBefore = time.Now().Add(clientPause(step))
-	a.log.Warn().Str(keyServer, a.srv.def.Name).Str(keyEvent, "server failed").Int("times", a.fails).Err(err).Send()
-}
-
-// clientPause is how long to stay away after so many failures in a row, with up to a tenth more so that servers which
-// failed together are not tried together.
-func clientPause(step int) time.Duration {
-	if step <= 0 {
-		return 0
-	}
-	d := min(clientFirstPause<<min(step-1, 10), clientPauseCap)
-	return d + rand.N(d/10)
-}
-
-// watch waits for the next thing to happen to a connection.
-func (a *clientActor) watch(conn *upstream.Conn) {
-	gen := a.gen
-	a.out.pipe(a.life, a.self, func(context.Context) any {
-		select {
-		case <-conn.Done():
-			return connEvent{gen: gen, conn: conn, lost: true}
-		case <-conn.Changed():
-			return connEvent{gen: gen, conn: conn}
-		}
-	}, func(error) any { return connEvent{gen: gen, conn: conn, lost: true} })
-}
-
-func (a *clientActor) onEvent(m connEvent) {
-	i := a.indexOf(m.conn)
-	if i < 0 {
-		return // closed meanwhile
-	}
-	if !m.lost {
-		a.watch(m.conn)
-		a.changed()
-		return
-	}
-	l := a.links[i]
-	a.forget(i)
-	a.close([]*upstream.Conn{m.conn})
-	if time.Since(l.since) >= clientStable {
-		a.fails = 0
-	}
-	a.failed(m.conn.Err(), a.fails)
-	if len(a.links) == 0 && a.dialing == 0 {
-		if time.Now().Before(a.notBefore) {
-			a.refuse(a.lastErr)
-		}
-		a.dial()
-	}
-}
-
-func (a *clientActor) indexOf(conn *upstream.Conn) int {
-	for i, l := range a.links {
-		if l.conn == conn {
-			return i
-		}
-	}
-	return -1
-}
-
-// forget takes a link out. Those who hold it find out by their calls.
-func (a *clientActor) forget(i int) {
-	l := a.links[i]
-	a.links = append(a.links[:i:i], a.links[i+1:]...)
-	for ticket, h := range a.held {
-		if h == l {
-			delete(a.held, ticket)
-		}
-	}
-}
-
-// changed has the tools read again soon.
-func (a *clientActor) changed() {
-	if a.refreshing {
-		a.again = true
-		return
-	}
-	a.refreshing = true
-	a.after(refreshDelay, refreshTools{gen: a.gen})
-}
-
-func (a *clientActor) onRefresh() {
-	a.again = false
-	if len(a.links) == 0 {
-		a.refreshing = false
-		return
-	}
-	gen, srv, conn, log := a.gen, a.srv, a.links[0].conn, a.log
-	limit := a.terms.listMax
-	a.out.pipe(a.life, a.self, func(ctx context.Context) any {
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
-		if err := takeTools(ctx, srv, conn); err != nil {
-			log.Warn().Str(keyServer, srv.def.Name).Str(keyEvent, "changed tools are not known").Err(err).Send()
-		}
-		return toolsRefreshed{gen: gen}
-	}, func(error) any { return toolsRefreshed{gen: gen} })
-}
-
-func (a *clientActor) onRefreshed() {
-	a.refreshing = false
-	if a.again {
-		a.changed()
-	}
+	return time.AfterFunc(d, func() { root.Send(self, m) })
 }
 
 // closeLinks ends all connections, gently.

@@ -60,37 +60,41 @@ type releaseConn struct {
 	ticket uint64
 }
 
+// ofIncarnation is embedded in what a Client has sent itself: the one after a failure must not take it for its own.
+type ofIncarnation struct {
+	late
+	gen uint64
+}
+
+func (m ofIncarnation) incarnation() uint64 { return m.gen }
+
 // dialedConn is the end of one try to connect.
 type dialedConn struct {
-	late
-	gen  uint64
+	ofIncarnation
 	conn *upstream.Conn
 	err  error
 }
 
 // connEvent tells that a connection was lost, or that its server has changed its tools.
 type connEvent struct {
-	late
-	gen  uint64
+	ofIncarnation
 	conn *upstream.Conn
 	lost bool
 }
 
 // idleConns tells that nothing was asked of the connections since turn.
 type idleConns struct {
-	late
-	gen, turn uint64
+	ofIncarnation
+	turn uint64
 }
 
 // refreshTools asks for the list of tools to be read again; toolsRefreshed is its end.
 type (
 	refreshTools struct {
-		late
-		gen uint64
+		ofIncarnation
 	}
 	toolsRefreshed struct {
-		late
-		gen uint64
+		ofIncarnation
 	}
 )
 

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +34,7 @@ type Hub struct {
 	life     context.Context
 	end      context.CancelFunc
 	tickets  atomic.Uint64
+	seen     atomic.Pointer[view]
 	reading  *semaphore.Weighted // connections that are made only to read a list of tools
 
 	mu      sync.Mutex // guards what follows
@@ -114,7 +112,18 @@ func (g *clientGuardian) HandleFailure(_ *actor.ActorSystem, s actor.Supervisor,
 }
 
 // Snapshot is what policy lets code see of the servers now.
-func (h *Hub) Snapshot() *catalog.Snapshot { return h.visible(h.catalog.Snapshot()) }
+func (h *Hub) Snapshot() *catalog.Snapshot {
+	all := h.catalog.Snapshot()
+	if seen := h.seen.Load(); seen != nil && seen.all == all {
+		return seen.visible
+	}
+	visible := h.visible(all)
+	h.seen.Store(&view{all: all, visible: visible})
+	return visible
+}
+
+// view is a snapshot with what policy leaves of it: it is made once, not for each run.
+type view struct{ all, visible *catalog.Snapshot }
 
 // Catalog is the catalog itself, with all that is configured.
 func (h *Hub) Catalog() *catalog.Catalog { return h.catalog }
@@ -158,7 +167,7 @@ func (h *Hub) onCatalog(next *catalog.Snapshot) {
 
 // settle ends a retired Client that nobody uses. mu is held.
 func (h *Hub) settle(key clientKey, ref *clientRef) {
-	if ref.retired && ref.users == 0 {
+	if ref.retired && ref.users == 0 && !h.closing { // Close ends them all
 		delete(h.clients, key)
 		h.out.root.Send(ref.pid, stopClient{})
 		h.tasks.Go(func() { <-ref.srv.ended })
@@ -228,11 +237,15 @@ func (h *Hub) listed(def config.Server, l catalog.Listing) {
 	h.fresh[keyOf(def)] = true
 }
 
-// isFresh tells whether the tools of a definition were read by this process.
-func (h *Hub) isFresh(def config.Server) bool {
+// areFresh tells of each definition whether its tools were read by this process, by name.
+func (h *Hub) areFresh(defs []config.Server) map[string]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.fresh[keyOf(def)]
+	fresh := make(map[string]bool, len(defs))
+	for _, d := range defs {
+		fresh[d.Name] = h.fresh[keyOf(d)]
+	}
+	return fresh
 }
 
 func (h *Hub) startTimeout(def config.Server) time.Duration {
@@ -248,95 +261,3 @@ func (h *Hub) callTimeout(def config.Server) time.Duration {
 	}
 	return h.cfg.CallTimeout
 }
-
-// Status tells of every server's connections, by name; servers that were never used are idle.
-func (h *Hub) Status() []ClientStatus {
-	h.mu.Lock()
-	refs := slices.Collect(maps.Values(h.clients))
-	h.mu.Unlock()
-	byName := map[string]ClientStatus{}
-	for _, d := range h.catalog.Snapshot().Definitions() {
-		if d.Off == "" {
-			byName[d.Name] = ClientStatus{Name: d.Name, State: ClientIdle}
-		}
-	}
-	for _, ref := range refs {
-		byName[ref.srv.def.Name] = ref.srv.snapshot()
-	}
-	return slices.SortedFunc(maps.Values(byName), func(a, b ClientStatus) int { return strings.Compare(a.Name, b.Name) })
-}
-
-// status is where the Client of a definition stands; false when it has none.
-func (h *Hub) status(def config.Server) (ClientStatus, bool) {
-	h.mu.Lock()
-	ref := h.clients[keyOf(def)]
-	h.mu.Unlock()
-	if ref == nil {
-		return ClientStatus{}, false
-	}
-	return ref.srv.snapshot(), true
-}
-
-// Restart ends a server's connections, also those in use, and forgets its failures. The next call connects anew.
-func (h *Hub) Restart(server string) error {
-	def, err := h.catalog.Snapshot().Resolve(server)
-	if err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if ref := h.clients[keyOf(def)]; ref != nil {
-		h.out.root.Send(ref.pid, restartClient{})
-	}
-	return nil
-}
-
-// Close ends every connection, the watching of files and the catalog. Servers get a moment to leave by themselves; when
-// ctx ends they are killed. It returns when nothing is left, or with what is.
-func (h *Hub) Close(ctx context.Context) error {
-	h.mu.Lock()
-	if h.closing {
-		h.mu.Unlock()
-		return nil
-	}
-	h.closing = true
-	refs := slices.Collect(maps.Values(h.clients))
-	h.mu.Unlock()
-	h.end()
-	h.follow()
-	for _, ref := range refs {
-		h.out.root.Send(ref.pid, stopClient{})
-	}
-	err := h.awaitEnd(ctx, refs)
-	h.guard.Close()
-	return errors.Join(err, h.catalog.Close())
-}
-
-func (h *Hub) awaitEnd(ctx context.Context, refs []*clientRef) error {
-	gone := make(chan struct{})
-	h.tasks.Go(func() {
-		for _, ref := range refs {
-			<-ref.srv.ended
-		}
-	})
-	go func() { h.tasks.Wait(); close(gone) }()
-	select {
-	case <-gone:
-		return nil
-	case <-ctx.Done():
-	}
-	for _, ref := range refs {
-		ref.srv.kill()
-	}
-	last := time.NewTimer(serverKillWait)
-	defer last.Stop()
-	select {
-	case <-gone:
-		return nil
-	case <-last.C:
-		return fmt.Errorf("upstream servers did not end in time: %w", context.Cause(ctx))
-	}
-}
-
-// serverKillWait is how long Close waits for what it has killed.
-const serverKillWait = 3 * time.Second

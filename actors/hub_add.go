@@ -102,8 +102,8 @@ func (h *Hub) candidate(ctx context.Context, name string, persist bool) (config.
 		return config.Server{}, &guest.CallError{Type: guest.ErrUnknownServer, Message: err.Error()}
 	case err != nil:
 		return config.Server{}, &guest.CallError{Message: text.Clean(err.Error(), maxToolError)}
-	case c.Found.Name != name:
-		return deny("%q is not %q", c.Found.Name, name) // the policy has spoken about the name that was asked for
+	case c.Name != name:
+		return deny("%q is not %q", c.Name, name) // the policy has spoken about the name that was asked for
 	case c.Problem != "":
 		return config.Server{}, &guest.CallError{Type: guest.ErrValue, Message: fmt.Sprintf("server %q cannot be added as it is: %s", name, c.Problem)}
 	case !h.cfg.Policy.Server(c.Server.Name):

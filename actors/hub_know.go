@@ -2,7 +2,6 @@ package actors
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/thawpool/thawpool/actors/catalog"
@@ -17,7 +16,7 @@ const searchPatience = 4 * time.Second
 // background if that was another process's knowledge; else the server is connected to.
 func (r *hubRun) know(ctx context.Context, def config.Server) (*catalog.Snapshot, error) {
 	if snap := r.snapshot(); snap.Known(def.Name) {
-		if !r.hub.isFresh(def) {
+		if !r.hub.areFresh([]config.Server{def})[def.Name] {
 			r.hub.readSoon(def)
 		}
 		return snap, nil
@@ -42,20 +41,16 @@ func (r *hubRun) knowAll(ctx context.Context) *catalog.Snapshot {
 	if len(unknown) == 0 {
 		return snap
 	}
-	var wg sync.WaitGroup
-	for _, def := range unknown {
-		if done := r.hub.readSoon(def); done != nil {
-			wg.Go(func() { <-done })
-		}
-	}
-	all := make(chan struct{})
-	r.hub.tasks.Go(func() { wg.Wait(); close(all) })
 	patience := time.NewTimer(searchPatience)
 	defer patience.Stop()
-	select {
-	case <-all:
-	case <-patience.C:
-	case <-ctx.Done():
+	for _, done := range r.hub.readAllSoon(unknown) {
+		select {
+		case <-done:
+			continue
+		case <-patience.C:
+		case <-ctx.Done():
+		}
+		break
 	}
 	latest := r.hub.catalog.Snapshot()
 	r.mu.Lock()
@@ -64,6 +59,16 @@ func (r *hubRun) knowAll(ctx context.Context) *catalog.Snapshot {
 		r.snap = r.snap.With(latest, def.Name)
 	}
 	return r.snap
+}
+
+func (h *Hub) readAllSoon(defs []config.Server) []<-chan struct{} {
+	var all []<-chan struct{}
+	for _, def := range defs {
+		if done := h.readSoon(def); done != nil {
+			all = append(all, done)
+		}
+	}
+	return all
 }
 
 // readSoon has the tools of a server read in the background, a few servers at a time. The channel closes when it is done;

@@ -50,14 +50,10 @@ func (h *Hub) Open(_ context.Context, req Request) (BridgeRun, error) {
 		snap = snap.Only(func(d config.Server) bool { return wanted[d.Name] })
 	}
 	limits := h.cfg.Policy.Limits()
-	r := &hubRun{
+	return &hubRun{
 		hub: h, budget: policy.NewBudget(limits), slots: semaphore.NewWeighted(int64(limits.Parallel)),
-		snap: snap, fresh: map[string]bool{},
-	}
-	for _, d := range snap.Definitions() {
-		r.fresh[d.Name] = h.isFresh(d)
-	}
-	return r, nil
+		snap: snap, fresh: h.areFresh(snap.Definitions()),
+	}, nil
 }
 
 // resolve finds a server in snap. One that policy hides is told as such to whoever names it exactly.

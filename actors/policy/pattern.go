@@ -90,7 +90,7 @@ func parse(text string) (Pattern, error) {
 	if head, word, ok := cutPlain(p.server, ':'); ok {
 		c, known := classWords[word]
 		if !known {
-			return Pattern{}, fmt.Errorf("%q after the colon is neither readonly nor destructive; a colon in a name is written \\:", word)
+			return Pattern{}, fmt.Errorf("%q after the colon is neither readonly nor destructive; a colon in a name is written with a backslash before it", word)
 		}
 		p.server, p.class = head, c
 	}

@@ -55,8 +55,8 @@ func (c *Conn) watchChild(stdoutEnded <-chan struct{}) {
 	case <-c.done:
 	}
 	c.finish(c.cfg.fail(ErrLost, errors.New("it "+c.proc.epitaph())))
-	c.proc.stdin.Close()
-	c.proc.stdout.Close()
+	_ = c.proc.stdin.Close()
+	_ = c.proc.stdout.Close()
 }
 
 // dialHTTP opens a session by streamable HTTP, or by the older form where that is configured or all that the server
@@ -68,7 +68,7 @@ func (c *Conn) dialHTTP(ctx context.Context) (*session, Info, error) {
 		err  = errOlder
 	)
 	if c.cfg.Kind != KindSSE {
-		s, info, err = c.dialStreamable(ctx, withHandshake, transport.WithContinuousListening())
+		s, info, err = c.dialStreamable(ctx, withHandshake, transport.WithContinuousListening()) //nolint:staticcheck // the revisions that need it are those that servers speak
 		if wantsLater(err) || errors.Is(err, errOlder) {
 			s, info, err = c.dialStreamable(ctx, withoutHandshake)
 		}

@@ -77,25 +77,25 @@ func (g *Guard) start() {
 	if err != nil {
 		return
 	}
-	defer r.Close()
+	defer r.Close() //nolint:errcheck // the child has its own copy
 	cmd := exec.Command("/bin/sh", "-c", guardScript)
 	cmd.Env = []string{}
 	cmd.Dir = "/"
 	cmd.Stdin = r
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a terminal's signals must not reach it
 	if cmd.Start() != nil {
-		w.Close()
+		_ = w.Close()
 		return
 	}
 	g.cmd, g.stdin = cmd, w
 	for group := range g.groups {
-		fmt.Fprintf(w, "add %d\n", group)
+		_, _ = fmt.Fprintf(w, "add %d\n", group)
 	}
 }
 
 // reap is called with mu held.
 func (g *Guard) reap() {
-	g.stdin.Close()
+	_ = g.stdin.Close()
 	_ = g.cmd.Wait() // its exit status says nothing
 	g.cmd, g.stdin = nil, nil
 }

@@ -109,16 +109,16 @@ func (rt *roundTripper) do(req *http.Request, listening bool) (*http.Response, e
 	}
 	if code := res.StatusCode; listening && code >= 400 && code < 500 && code != http.StatusNotFound && code != http.StatusTooManyRequests {
 		// mcp-go v1.2.1: tries the stream again every second for ever, except after a 405.
-		res.Body.Close()
+		_ = res.Body.Close()
 		return emptyResponse(req, http.StatusMethodNotAllowed), nil
 	}
 	if err := rt.refusal(res); err != nil {
-		res.Body.Close()
+		_ = res.Body.Close()
 		return nil, err
 	}
 	if res.StatusCode == http.StatusBadRequest && req.Header.Get(transport.HeaderKeySessionID) != "" && mentionsSession(res) {
 		// Some servers, those on the TypeScript SDK's examples among them, answer 400 where the protocol wants 404.
-		res.Body.Close()
+		_ = res.Body.Close()
 		return emptyResponse(req, http.StatusNotFound), nil
 	}
 	mediaType, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))

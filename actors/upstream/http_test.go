@@ -5,106 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/mark3labs/mcp-go/server/servertest"
-	"github.com/rs/zerolog"
 )
-
-const token = "tok3n-that-nobody-may-see"
-
-func httpConfig(url string) Config {
-	return Config{
-		Name: "far", Kind: KindHTTP, URL: url, Log: zerolog.Nop(), Version: "test",
-		Headers: map[string]string{"Authorization": "Bearer " + token, "X-Api-Key": token},
-	}
-}
-
-// peer is a hand-written streamable HTTP server, so that it can misbehave.
-type peer struct {
-	mu       sync.Mutex
-	session  string // the only one it knows; empty means none
-	sessions int
-	requests []*http.Request
-	bodies   []string
-	answer   func(w http.ResponseWriter, r *http.Request, id json.RawMessage, body string) bool // true when it has answered
-	unknown  int                                                                                // status for an unknown session
-}
-
-func (p *peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	raw, _ := io.ReadAll(r.Body)
-	var m struct {
-		ID     json.RawMessage
-		Method string
-	}
-	_ = json.Unmarshal(raw, &m)
-	p.mu.Lock()
-	p.requests = append(p.requests, r.Clone(context.Background()))
-	p.bodies = append(p.bodies, string(raw))
-	known := p.session != "" && r.Header.Get("Mcp-Session-Id") == p.session
-	if m.Method == "initialize" {
-		p.sessions++
-		p.session = fmt.Sprintf("session-%d", p.sessions)
-		w.Header().Set("Mcp-Session-Id", p.session)
-	}
-	answer := p.answer
-	p.mu.Unlock()
-	switch {
-	case answer != nil && answer(w, r, m.ID, string(raw)):
-	case r.Method == http.MethodGet:
-		w.WriteHeader(http.StatusMethodNotAllowed)
-	case r.Method == http.MethodDelete:
-	case m.Method == "initialize":
-		reply(w, m.ID, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"peer","version":"1"}}`)
-	case !known:
-		http.Error(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`, p.unknown)
-	case m.ID == nil:
-		w.WriteHeader(http.StatusAccepted)
-	case m.Method == "tools/list":
-		reply(w, m.ID, `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
-	default:
-		reply(w, m.ID, `{"content":[],"structuredContent":{"id":1915883588174806058}}`)
-	}
-}
-
-func reply(w http.ResponseWriter, id json.RawMessage, result string) {
-	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
-}
-
-func (p *peer) set(change func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	change()
-}
-
-func (p *peer) count(what string) (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, b := range p.bodies {
-		if strings.Contains(b, what) {
-			n++
-		}
-	}
-	return n
-}
-
-func newPeer(t *testing.T) (*peer, string) {
-	t.Helper()
-	p := &peer{unknown: http.StatusNotFound}
-	s := httptest.NewServer(p)
-	t.Cleanup(s.Close)
-	return p, s.URL + "/mcp"
-}
 
 func TestHTTPCallsWithHeadersAndExactIntegers(t *testing.T) {
 	t.Parallel()
@@ -192,135 +102,6 @@ func TestSessionThatIsNeverKnownIsNoStorm(t *testing.T) {
 	}
 	if n := p.count("tools/call"); n != 2 {
 		t.Errorf("called %d times", n)
-	}
-}
-
-// refusing answers calls with a status.
-func refusing(status int, header, value, body string) func(http.ResponseWriter, *http.Request, json.RawMessage, string) bool {
-	return func(w http.ResponseWriter, r *http.Request, _ json.RawMessage, sent string) bool {
-		if !strings.Contains(sent, "tools/call") {
-			return false
-		}
-		if header != "" {
-			w.Header().Set(header, value)
-		}
-		w.WriteHeader(status)
-		fmt.Fprint(w, body)
-		return true
-	}
-}
-
-func TestC32Refusals(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		name, header, value, body string
-		status                    int
-		kind                      error
-		want                      string
-	}{
-		{"401", "WWW-Authenticate", `Bearer error="invalid_token", hint="` + token + `"`, "", 401, ErrRefused, "invalid_token"},
-		{"403", "", "", `{"error":"no scope for ` + token + `"}`, 403, ErrRefused, "no scope"},
-		{"429", "Retry-After", "120", "", 429, ErrBusy, "2m0s"},
-		{"429 bare", "", "", "", 429, ErrBusy, "429"},
-		{"500 page", "", "", "<html>secret stack</html>", 500, ErrLost, "500"},
-		{"503 text", "Content-Type", "text/plain", "down for repair", 503, ErrLost, "down for repair"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			p, url := newPeer(t)
-			c := dial(t, httpConfig(url))
-			p.set(func() { p.answer = refusing(tc.status, tc.header, tc.value, tc.body) })
-			_, err := call(t, c, "t", `{}`)
-			if !errors.Is(err, tc.kind) || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), `"far"`) {
-				t.Errorf("got %v", err)
-			}
-			if strings.Contains(fmt.Sprint(err), token) || strings.Contains(fmt.Sprint(err), "secret stack") {
-				t.Errorf("it tells too much: %v", err)
-			}
-			if n := p.count("tools/call"); n != 1 {
-				t.Errorf("called %d times", n)
-			}
-		})
-	}
-}
-
-func TestC32TooManyRequestsKeepsAway(t *testing.T) {
-	t.Parallel()
-	p, url := newPeer(t)
-	c := dial(t, httpConfig(url))
-	p.set(func() { p.answer = refusing(429, "Retry-After", "3600", "") })
-	for range 20 {
-		if _, err := call(t, c, "t", `{}`); !errors.Is(err, ErrBusy) {
-			t.Errorf("got %v", err)
-		}
-	}
-	if n := p.count("tools/call"); n != 1 {
-		t.Errorf("asked %d times", n)
-	}
-}
-
-func TestC32NoCredentialsToAnotherHost(t *testing.T) {
-	t.Parallel()
-	var elsewhere atomic.Int32
-	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
-	t.Cleanup(other.Close)
-	for _, status := range []int{302, 307, 308} {
-		p, url := newPeer(t)
-		c := dial(t, httpConfig(url))
-		p.set(func() { p.answer = refusing(status, "Location", other.URL+"/steal", "") })
-		_, err := call(t, c, "t", `{}`)
-		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "another host") || strings.Contains(err.Error(), token) {
-			t.Errorf("%d: %v", status, err)
-		}
-	}
-	p, url := newPeer(t)
-	p.answer = func(w http.ResponseWriter, r *http.Request, _ json.RawMessage, _ string) bool {
-		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
-		return true
-	}
-	if _, err := Dial(t.Context(), httpConfig(url)); !errors.Is(err, ErrRefused) {
-		t.Errorf("dial: %v", err)
-	}
-	if n := elsewhere.Load(); n != 0 {
-		t.Errorf("%d requests went to the other host", n)
-	}
-}
-
-func TestRedirectWithinTheOriginIsFollowed(t *testing.T) {
-	t.Parallel()
-	p, url := newPeer(t)
-	p.answer = func(w http.ResponseWriter, r *http.Request, _ json.RawMessage, _ string) bool {
-		if strings.HasSuffix(r.URL.Path, "/") {
-			return false
-		}
-		http.Redirect(w, r, r.URL.Path+"/", http.StatusPermanentRedirect)
-		return true
-	}
-	c := dial(t, httpConfig(url))
-	mustCall(t, c, "t", `{}`)
-}
-
-func TestDialErrorsOfHTTP(t *testing.T) {
-	t.Parallel()
-	closed := httptest.NewServer(nil)
-	closed.Close()
-	notMCP := httptest.NewServer(http.NotFoundHandler())
-	t.Cleanup(notMCP.Close)
-	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }))
-	t.Cleanup(page.Close)
-	forbidden := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }))
-	t.Cleanup(forbidden.Close)
-	for name, tc := range map[string]struct{ url, want string }{
-		"refused":   {closed.URL + "?key=" + token, "connection refused"},
-		"404":       {notMCP.URL, "streamable HTTP is refused there"},
-		"a page":    {page.URL, "content type"},
-		"forbidden": {forbidden.URL, "HTTP 403"},
-		"no url":    {"ftp://x", "not an http"},
-	} {
-		_, err := Dial(t.Context(), httpConfig(tc.url))
-		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), token) || !strings.Contains(err.Error(), `"far"`) {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
 
@@ -538,29 +319,4 @@ func TestServerOfTheLaterRevisionOnly(t *testing.T) {
 	if _, err := call(t, c, "t", `{"text":"ask me"}`); !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), "ask the user") {
 		t.Errorf("got %v", err)
 	}
-}
-
-func FuzzLines(f *testing.F) {
-	for _, s := range []string{
-		"Starting\n{\n", `{"jsonrpc":"2.0","id":1,"result":{}}` + "\n", "\n\n\r\n \n", `{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 400) + `"}` + "\n",
-		`{"result":1,"jsonrpc":"2.0","id":77}`, "\xff{}\n", `{"id":3,"jsonrpc":"2.0"` + "\n", `[{"jsonrpc":"2.0"}]`,
-	} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, in []byte) {
-		const limit = 256
-		out, err := io.ReadAll(newLines(strings.NewReader(string(in)), limit, zerolog.Nop()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(out)) {
-			var m struct{ JSONRPC string }
-			if !strings.HasSuffix(line, "\n") || json.Unmarshal([]byte(line), &m) != nil || m.JSONRPC != "2.0" {
-				t.Fatalf("passed on: %q", line)
-			}
-			if len(line) > 3*limit+1 { // a replaced byte takes three
-				t.Fatalf("passed on %d bytes", len(line))
-			}
-		}
-	})
 }

@@ -80,7 +80,7 @@ func killMarked(wanted func(mark string) bool) (n int) {
 	if err != nil {
 		return 0
 	}
-	defer dir.Close()
+	defer dir.Close() //nolint:errcheck // only read from
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return 0
@@ -117,7 +117,7 @@ func killIf(pid int, wanted func(mark string) bool) bool {
 	if err != nil {
 		return false
 	}
-	defer unix.Close(fd)
+	defer unix.Close(fd) //nolint:errcheck // nothing was written
 	if mark := markOf(strconv.Itoa(pid)); mark == "" || !wanted(mark) {
 		return false
 	}

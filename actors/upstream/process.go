@@ -51,15 +51,15 @@ func openPipes() (p pipes, err error) {
 func (p pipes) close() {
 	for _, f := range []*os.File{p.inR, p.inW, p.outR, p.outW, p.errR, p.errW} {
 		if f != nil {
-			f.Close()
+			_ = f.Close()
 		}
 	}
 }
 
 func (p pipes) closeChildEnds() {
-	p.inR.Close()
-	p.outW.Close()
-	p.errW.Close()
+	_ = p.inR.Close()
+	_ = p.outW.Close()
+	_ = p.errW.Close()
 }
 
 // startProcess starts the child. The caller must make sure that kill or stop is called.
@@ -127,7 +127,7 @@ func (p *process) own(cmd *exec.Cmd, ends pipes, started chan<- error) {
 	_ = ends.errR.SetReadDeadline(deadline)
 	_ = ends.outR.SetReadDeadline(deadline)
 	<-drained
-	ends.errR.Close()
+	_ = ends.errR.Close()
 	close(p.exited)
 }
 
@@ -153,13 +153,13 @@ func (p *process) signal(sig syscall.Signal) {
 // kill ends everything at once and does not wait.
 func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
-	p.stdin.Close()
+	_ = p.stdin.Close()
 }
 
 // stop lets the child leave by itself when its stdin closes, then asks, then forces. When ctx ends it forces at once. It
 // returns when everything is gone.
 func (p *process) stop(ctx context.Context) error {
-	p.stdin.Close()
+	_ = p.stdin.Close()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		grace := time.NewTimer(exitGrace)
 		select {

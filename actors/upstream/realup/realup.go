@@ -75,7 +75,7 @@ func install(t testing.TB, kind string, packages map[string]string, do func(cont
 	sum := sha256.New()
 	for _, tool := range slices.Sorted(maps.Keys(packages)) {
 		specs = append(specs, packages[tool])
-		fmt.Fprintln(sum, packages[tool])
+		_, _ = fmt.Fprintln(sum, packages[tool])
 	}
 	dir := filepath.Join(cache, "thawpool-tests", kind+"-"+hex.EncodeToString(sum.Sum(nil)[:6]))
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
@@ -87,7 +87,7 @@ func install(t testing.TB, kind string, packages map[string]string, do func(cont
 	if _, err := lock.TryLockContext(ctx, 100*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
-	defer lock.Unlock()
+	defer lock.Unlock() //nolint:errcheck // ends with the process at the latest
 	done := filepath.Join(dir, ".installed")
 	if _, err := os.Stat(done); err == nil {
 		return dir
