@@ -31,7 +31,7 @@ func putLayer(ctx context.Context, store content.Store, write func(io.Writer) er
 	if err != nil {
 		return storedLayer{}, fmt.Errorf("write layer: %w", err)
 	}
-	defer w.Close()
+	defer func() { _ = w.Close() }()
 	layer, err := compressInto(w, write)
 	if err != nil {
 		return storedLayer{}, fmt.Errorf("write layer: %w", err)

@@ -25,8 +25,9 @@ import (
 	"github.com/thawpool/thawpool/runtime"
 )
 
-// recipe is the version of how the default image is put together. It must grow with every change to what goes into it.
-const recipe = 1
+// recipe is the version of how the default image is put together. It must grow with every change to what goes into it,
+// but for what keyOf reads.
+const recipe = 2
 
 // repository holds the names of the images that are made here. The top-level name is reserved for local use, so none of
 // them can be a registry's.
@@ -45,13 +46,14 @@ func keyOf(finder *libcFinder) (string, error) {
 		return "", err
 	}
 	hash := sha256.New()
-	fmt.Fprintf(hash, "recipe %d\npython %s %s\n", recipe, pythonVersion, goruntime.GOARCH)
+	hash.Write(fmt.Appendf(nil, "recipe %d\npython %s %s\n", recipe, pythonVersion(), goruntime.GOARCH))
+	hash.Write(zoneinfo)
 	for _, lib := range libs {
 		sum, err := sumFile(lib.path)
 		if err != nil {
 			return "", noLibc(err)
 		}
-		fmt.Fprintf(hash, "%s %x\n", lib.name, sum)
+		hash.Write(fmt.Appendf(nil, "%s %x\n", lib.name, sum))
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
@@ -61,7 +63,7 @@ func sumFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	hash := sha256.New()
 	_, err = io.Copy(hash, f)
 	return hash.Sum(nil), err
@@ -69,7 +71,7 @@ func sumFile(name string) ([]byte, error) {
 
 // defaultName is the image record of the default image with a key. The tag says which Python it holds.
 func defaultName(key string) string {
-	release, _, _ := strings.Cut(pythonVersion, "-")
+	release, _, _ := strings.Cut(pythonVersion(), "-")
 	return repository + "python:" + release + "-" + key[:12]
 }
 
@@ -125,7 +127,7 @@ func defaultConfig(layer storedLayer) ocispec.Image {
 			WorkingDir: "/workspace",
 		},
 		RootFS:  ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{layer.diff}},
-		History: []ocispec.History{{Created: &layerTime, CreatedBy: "thawpool: embedded CPython " + pythonVersion}},
+		History: []ocispec.History{{Created: &layerTime, CreatedBy: "thawpool: embedded CPython " + pythonVersion()}},
 	}
 }
 

@@ -31,10 +31,10 @@ const deriveRecipe = 1
 
 // derivedName is the image record of a base with this program's guest. It is made of what goes in, so that another
 // version of base, guest or recipe has another name and the one in use is never changed.
-func (b base) derivedName() (string, error) {
+func (b base) derivedName() string {
 	hash := sha256.New()
-	fmt.Fprintf(hash, "recipe %d\nref %s\nbase %s\nguest %s\n", deriveRecipe, b.ref, b.key, guest.Digest())
-	return repository + "sandbox:" + hex.EncodeToString(hash.Sum(nil))[:24], nil
+	hash.Write(fmt.Appendf(nil, "recipe %d\nref %s\nbase %s\nguest %s\n", deriveRecipe, b.ref, b.key, guest.Digest()))
+	return repository + "sandbox:" + hex.EncodeToString(hash.Sum(nil))[:24]
 }
 
 // derive makes the image that sandboxes stand on: the base's layers and one with the guest.

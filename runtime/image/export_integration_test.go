@@ -31,7 +31,7 @@ func DerivedName() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return base{ref: Default, key: key}.derivedName()
+	return base{ref: Default, key: key}.derivedName(), nil
 }
 
 // DefaultName is the record of the default image.

@@ -46,12 +46,12 @@ func readLayer(ctx context.Context, store content.Provider, t *tree, layer ocisp
 	if err != nil {
 		return err
 	}
-	defer ra.Close()
+	defer func() { _ = ra.Close() }()
 	stream, err := compression.DecompressStream(content.NewReader(ra))
 	if err != nil {
 		return err
 	}
-	defer stream.Close()
+	defer func() { _ = stream.Close() }()
 	return t.addLayer(contextReader{ctx, stream}, number)
 }
 

@@ -41,13 +41,20 @@ func (s *stores) ensure(ctx context.Context, ref string) (Ready, error) {
 	if err != nil {
 		return Ready{}, err
 	}
-	name, err := b.derivedName()
+	name := b.derivedName()
+	ready, ok, err := s.lookup(ctx, b.ref, name)
+	if err == nil && !ok {
+		ready, err = s.make(ctx, b, name)
+	}
 	if err != nil {
 		return Ready{}, err
 	}
-	if ready, ok, err := s.lookup(ctx, b.ref, name); ok || err != nil {
-		return ready, err
-	}
+	s.removeSuperseded(ctx, b.ref, name)
+	return ready, nil
+}
+
+// make derives an image that was not there a moment ago.
+func (s *stores) make(ctx context.Context, b base, name string) (Ready, error) {
 	// Another process may be making the same image: the second one waits and finds it done.
 	unlock := lockWork(ctx, s.log)
 	defer unlock()
@@ -60,9 +67,6 @@ func (s *stores) ensure(ctx context.Context, ref string) (Ready, error) {
 	ready, ok, err := s.lookup(ctx, b.ref, name)
 	if err == nil && !ok {
 		err = fmt.Errorf("image was removed while it was made: %w", runtime.ErrUnavailable)
-	}
-	if err == nil {
-		s.removeSuperseded(ctx, b.ref, name)
 	}
 	return ready, err
 }

@@ -80,7 +80,7 @@ func (s *stores) readImages(ctx context.Context, file, name string, isArchive bo
 	if err != nil {
 		return nil, err
 	}
-	defer stream.Close()
+	defer func() { _ = stream.Close() }()
 	if !isArchive {
 		if name == "" {
 			if name, err = nameFromFile(file); err != nil {
@@ -168,7 +168,7 @@ func detect(ctx context.Context, file string) (isArchive bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer stream.Close()
+	defer func() { _ = stream.Close() }()
 	var used int64
 	tr := tar.NewReader(&boundedReader{r: stream, left: maxUnpacked, used: &used})
 	rootfs := false

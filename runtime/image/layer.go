@@ -96,7 +96,7 @@ func (e entry) write(tw *tar.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer content.Close()
+	defer func() { _ = content.Close() }()
 	hdr.Size = size
 	if err := tw.WriteHeader(hdr); err != nil {
 		return err

@@ -52,7 +52,7 @@ func hostMachine() elf.Machine {
 	if err != nil {
 		return elf.EM_NONE
 	}
-	defer self.Close()
+	defer func() { _ = self.Close() }()
 	return self.Machine
 }
 
@@ -90,7 +90,7 @@ func (f *libcFinder) fits(path string) bool {
 	if err != nil {
 		return false // also GNU ld scripts, which carry the names of libraries
 	}
-	defer obj.Close()
+	defer func() { _ = obj.Close() }()
 	return obj.Type == elf.ET_DYN && obj.Machine == f.machine && obj.Class == f.class
 }
 
@@ -156,7 +156,7 @@ func neededBy(path string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read ELF file %s: %w", path, err)
 	}
-	defer obj.Close()
+	defer func() { _ = obj.Close() }()
 	needed, err := obj.ImportedLibraries()
 	if err != nil {
 		return nil, fmt.Errorf("read needed libraries of %s: %w", path, err)
@@ -170,7 +170,7 @@ func interpreterOf(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read ELF file %s: %w", path, err)
 	}
-	defer obj.Close()
+	defer func() { _ = obj.Close() }()
 	for _, prog := range obj.Progs {
 		if prog.Type != elf.PT_INTERP {
 			continue

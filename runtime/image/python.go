@@ -11,16 +11,35 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	goruntime "runtime"
+	"runtime/debug"
 	"strings"
+	"sync"
 
 	"github.com/kluctl/go-embed-python/python"
 	"golang.org/x/sync/errgroup"
 )
 
-// pythonVersion is the version of the module github.com/kluctl/go-embed-python in go.mod, without its leading zeros: the
-// CPython release and the day of the python-build-standalone build. A test compares it with go.mod.
-const pythonVersion = "3.14.6-20260610-1"
+// pythonModule holds the embedded CPython. Its version names the CPython release and the day of the build.
+const pythonModule = "github.com/kluctl/go-embed-python"
+
+// pythonVersion is the version of pythonModule in this program without its leading zeros, for example
+// "3.14.6-20260610-1". Test binaries do not know it.
+var pythonVersion = sync.OnceValue(func() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, module := range info.Deps {
+			if module.Path != pythonModule {
+				continue
+			}
+			if module.Replace != nil {
+				module = module.Replace
+			}
+			return strings.TrimPrefix(module.Version, "v0.0.0-")
+		}
+	}
+	return "unknown"
+})
 
 // pythonPrefix is where the interpreter stands in the default image, below the root: where the images that people
 // know, "python:3" first of them, have it.
@@ -32,7 +51,8 @@ var compileScript string
 // An interpreter is the embedded CPython, extracted on the host. It is used twice: its files go into the default image,
 // and it compiles Python sources for that image.
 type interpreter struct {
-	dir string // owned by the interpreter; tree/bin and tree/lib below it
+	dir  string // owned by the interpreter; tree/bin and tree/lib below it
+	name string // of the executable, with its version: "python3.14"
 }
 
 // extractPython writes the embedded CPython (about 140 MiB) into a new directory below parent. The caller must close it.
@@ -45,7 +65,26 @@ func extractPython(parent string) (*interpreter, error) {
 	if _, err := python.NewEmbeddedPythonWithTmpDir(p.tree(), false); err != nil {
 		return nil, errors.Join(fmt.Errorf("extract the embedded Python below %s: %w", parent, err), p.close())
 	}
+	if p.name, err = executable(filepath.Join(p.tree(), "bin")); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
 	return p, nil
+}
+
+// executableName is the file name of an interpreter with its version.
+var executableName = regexp.MustCompile(`^python3\.\d+$`)
+
+func executable(bin string) (string, error) {
+	files, err := os.ReadDir(bin)
+	if err != nil {
+		return "", fmt.Errorf("find the embedded Python's executable: %w", err)
+	}
+	for _, file := range files {
+		if executableName.MatchString(file.Name()) {
+			return file.Name(), nil
+		}
+	}
+	return "", fmt.Errorf("the embedded Python has no executable python3.N in %s", bin)
 }
 
 func (p *interpreter) close() error { return os.RemoveAll(p.dir) }
@@ -54,7 +93,7 @@ func (p *interpreter) close() error { return os.RemoveAll(p.dir) }
 func (p *interpreter) tree() string { return filepath.Join(p.dir, "tree") }
 
 // exe is the interpreter itself.
-func (p *interpreter) exe() string { return filepath.Join(p.tree(), "bin", executable()) }
+func (p *interpreter) exe() string { return filepath.Join(p.tree(), "bin", p.name) }
 
 // droppedDirs and droppedFiles are what a sandbox has no use for: Tcl/Tk and what draws with it, installers, what only
 // builds C extensions, CPython's own test helpers, and libpython, which the executable already holds. Patterns of
@@ -109,18 +148,11 @@ func (p *interpreter) entry(file, rel string, d fs.DirEntry) entry {
 	if path.Dir(rel) != "bin" {
 		return e
 	}
-	if versioned := executable(); d.Name() != versioned {
-		return linkEntry(e.path, versioned)
+	if d.Name() != p.name {
+		return linkEntry(e.path, p.name)
 	}
 	e.mode = 0o755
 	return e
-}
-
-// executable is the file name of the interpreter with its version, for example "python3.14".
-func executable() string {
-	release, _, _ := strings.Cut(pythonVersion, "-")
-	parts := strings.SplitN(release, ".", 3)
-	return "python" + parts[0] + "." + parts[1]
 }
 
 func matches(patterns []string, name string) bool {
@@ -151,7 +183,7 @@ func (p *interpreter) compile(ctx context.Context, sources []source) ([]entry, e
 	for i, s := range sources {
 		name := fmt.Sprintf("%d.pyc", i)
 		fmt.Fprintf(&inputs[i%workers], "%s\t%s\t%s\n", s.file, s.display, filepath.Join(out, name))
-		entries[i] = entry{path: cachePath(s.display), mode: 0o644, from: filepath.Join(out, name)}
+		entries[i] = entry{path: p.cachePath(s.display), mode: 0o644, from: filepath.Join(out, name)}
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range inputs {
@@ -175,9 +207,9 @@ func (p *interpreter) run(ctx context.Context, list *bytes.Buffer) error {
 }
 
 // cachePath is where Python looks for the compiled form of a source file, as importlib.util.cache_from_source says.
-func cachePath(display string) string {
+func (p *interpreter) cachePath(display string) string {
 	dir, name := path.Split(strings.TrimPrefix(display, "/"))
-	tag := "cpython-" + strings.ReplaceAll(strings.TrimPrefix(executable(), "python"), ".", "")
+	tag := "cpython-" + strings.ReplaceAll(strings.TrimPrefix(p.name, "python"), ".", "")
 	return path.Join(dir, "__pycache__", strings.TrimSuffix(name, ".py")+"."+tag+".pyc")
 }
 

@@ -4,7 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
-	_ "embed" // the time zone data
+	_ "embed" // time zones, sleep
 	"fmt"
 	"io"
 	"io/fs"
@@ -21,6 +21,11 @@ import (
 //go:generate sh -c "cp $(go env GOROOT)/lib/time/zoneinfo.zip zoneinfo.zip"
 //go:embed zoneinfo.zip
 var zoneinfo []byte
+
+// sleepScript stands in for coreutils' sleep. Everything else that code can want is a module of Python's.
+//
+//go:embed sleep.py
+var sleepScript []byte
 
 // libDir holds the C library in the default image. Every directory that some distribution's dynamic linker has built in
 // is a name for it: see libraryEntries.
@@ -59,8 +64,8 @@ func rootEntries(ctx context.Context, p *interpreter, finder *libcFinder) ([]ent
 	for _, name := range slices.Sorted(maps.Keys(etcFiles)) {
 		entries = append(entries, dataEntry(name, []byte(etcFiles[name])))
 	}
-	entries = append(entries, linkEntry("bin", "usr/bin"), dirEntry("usr/bin", 0o755), dirEntry("root", 0o700),
-		dirEntry("var/tmp", 0o1777|fs.ModeSticky))
+	entries = append(entries, linkEntry("bin", "usr/bin"), entry{path: "usr/bin/sleep", mode: 0o755, data: sleepScript},
+		dirEntry("root", 0o700), dirEntry("var/tmp", 0o777|fs.ModeSticky))
 	return append(entries, mountPoints()...), nil
 }
 
@@ -158,6 +163,6 @@ func readZipped(file *zip.File) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	return io.ReadAll(r)
 }

@@ -111,10 +111,7 @@ func (s *stores) admit(ctx context.Context, name string, target ocispec.Descript
 	}
 	record := images.Image{Name: name, Target: target}
 	b := base{ref: name, key: target.Digest.String(), target: &record}
-	derived, err := b.derivedName()
-	if err != nil {
-		return err
-	}
+	derived := b.derivedName()
 	if err := s.derive(ctx, b, derived); err != nil {
 		return err
 	}
