@@ -63,7 +63,7 @@ func (h *Hub) lateError(ref *clientRef, limit time.Duration) error {
 	}
 	return &guest.CallError{Type: guest.ErrTimeout, Message: fmt.Sprintf(
 		"server %q did not finish starting within its start timeout of %s; it goes on starting, so a later call may find it ready "+
-			"(startTimeout in its definition gives it longer)", st.Name, limit)}
+			"(startTimeout in its definition, or --upstream-start, gives it longer)", st.Name, limit)}
 }
 
 // callError is an error of a connection as the code sees it. The texts of package upstream are fit to be shown.

@@ -143,7 +143,7 @@ func (r *hubRun) exchange(ctx context.Context, l *connLease, def config.Server, 
 		return nil, ctx.Err()
 	case limited.Err() != nil:
 		return nil, &guest.CallError{Type: guest.ErrTimeout, Message: fmt.Sprintf(
-			"server %q did not answer %s within its call timeout of %s (callTimeout in its definition, or --upstream-call-timeout, gives it longer)",
+			"server %q did not answer %s within its call timeout of %s (callTimeout in its definition, or --upstream-timeout, gives it longer)",
 			def.Name, tool.Name, limit)}
 	}
 	return nil, callError(err)
