@@ -73,7 +73,8 @@ type Config struct {
 	Mode     Mode     // "" means ModeCompact
 	Profiles []string // names of pools a call may choose from; with fewer than two the argument does not exist
 
-	Servers      func() string // one line naming the servers that code may call, bounded; nil or "" when there are none
+	Servers      func() string // names the servers that code may call, in MaxSummary bytes; nil or "" when there are none
+	Manager      Manager       // finds and adds servers; nil offers no tools for it
 	Capabilities func() string // text of the capability resource; nil when there is none
 	Outputs      *Spool        // keeps whole outputs as resources; nil keeps none
 	OnEnd        func()        // called once a session takes in nothing more, before it drains; may be nil
@@ -137,6 +138,7 @@ func (f *Front) newServer() *server.MCPServer {
 		server.WithToolFilter(f.currentTools),
 	)
 	s.AddTool(f.tool(), f.runPython)
+	f.addManaging(s)
 	f.addResources(s)
 	return s
 }

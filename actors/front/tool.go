@@ -11,8 +11,8 @@ import (
 // toolName is short, since clients put their own prefix before it and cut at 60 characters.
 const toolName = "run_python"
 
-// maxSummary bounds the line that names the servers, bytes: with it the whole tools/list stays below 250 tokens.
-const maxSummary = 100
+// MaxSummary bounds the line that names the servers, bytes: with it the whole tools/list stays below 250 tokens.
+const MaxSummary = 100
 
 // tool is the tool as it is without servers; currentTools completes it for each client that asks.
 func (f *Front) tool() mcp.Tool {
@@ -68,9 +68,9 @@ func (f *Front) summary() string {
 		return ""
 	}
 	s := strings.TrimSpace(f.cfg.Servers())
-	if len(s) > maxSummary {
-		s = strings.ToValidUTF8(s[:maxSummary], "")
-		s = s[:max(strings.LastIndexByte(s, ' '), maxSummary/2)] + " …"
+	if len(s) > MaxSummary {
+		s = strings.ToValidUTF8(s[:MaxSummary], "")
+		s = s[:max(strings.LastIndexByte(s, ' '), MaxSummary/2)] + " …"
 	}
 	return s
 }

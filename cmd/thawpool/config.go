@@ -36,6 +36,8 @@ type Config struct {
 	StateDir          string
 	BinDir            string // where containerd, runc and rootlesskit are
 
+	Servers ServersConfig
+
 	LogLevel  string
 	LogFormat string
 }
@@ -65,6 +67,7 @@ func defaultConfig() Config {
 		DaemonIdle: defaultDaemonIdle,
 		StateDir:   defaultStateDir(),
 		BinDir:     defaultBinDir(),
+		Servers:    defaultServersConfig(),
 		LogLevel:   "info",
 		LogFormat:  "auto",
 	}
@@ -160,7 +163,7 @@ func (c *Config) Validate() error {
 	for _, m := range c.Preload {
 		check(isModule(m), "preload", "has %q, which is no Python module's name", m)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.Servers.validate()...)...)
 }
 
 var (

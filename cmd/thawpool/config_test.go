@@ -191,11 +191,15 @@ func TestValues(t *testing.T) {
 		{"pool-size", "auto", "auto"}, {"pool-size", "3", "3"}, {"pool-size", "3.5", "!"},
 		{"pids", "64", "64"}, {"pids", "99999999999999999999", "!"},
 		{"preload", "a, b,,c", "a,b,c"},
+		{"allow", "git{hub,lab}.*, fs.read_[a,b]", "git{hub,lab}.*,fs.read_[a,b]"}, {"allow", "", ""}, {"deny", "a}b,c", "!"}, {"deny", "{", "!"},
+		{"dry-run-mutations", "true", "true"}, {"dry-run-mutations", "maybe", "!"},
+		{"discover", "cursor,claude", "cursor,claude"}, {"discover", "emacs", "!"},
+		{"registry", "", ""}, {"registry", "ftp://x", "!"},
 		{"log-level", "WARN", "warn"},
 		{"daemon-idle", "1h", "1h"},
 	} {
 		cleanEnv(t)
-		a, err := loaded(t, "--"+tt.flag, tt.value)
+		a, err := loaded(t, "--"+tt.flag+"="+tt.value)
 		if tt.want == "!" {
 			if err == nil {
 				t.Errorf("--%s %q was accepted", tt.flag, tt.value)
@@ -209,6 +213,20 @@ func TestValues(t *testing.T) {
 		if got := a.flags.Lookup(tt.flag).Value.String(); got != tt.want {
 			t.Errorf("--%s %q became %s", tt.flag, tt.value, got)
 		}
+	}
+}
+
+// A list flag may be repeated, and then replaces what the file has; a bare bool flag is true.
+func TestRepeatedFlags(t *testing.T) {
+	cleanEnv(t)
+	file := writeFile(t, "c.yaml", "allow: [x]\ndeny: [y, z]\n")
+	a, err := loaded(t, "--config", file, "--allow", "a", "--dry-run-mutations", "--allow", "b,c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := a.cfg.Servers.Policy
+	if strings.Join(p.Allow, " ") != "a b c" || strings.Join(p.Deny, " ") != "y z" || !p.DryRunMutations {
+		t.Errorf("%+v", p)
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
+
+	"github.com/thawpool/thawpool/actors/catalog/config"
 )
 
 // delim joins nested keys of a file: "pool: {size: 4}" is the same as "pool-size: 4".
@@ -99,7 +101,7 @@ func envLayer(opts []option) (l layer, unknown []string) {
 	k := koanf.New(delim)
 	_ = k.Load(env.Provider(delim, env.Opt{Prefix: envPrefix, TransformFunc: func(name, value string) (string, any) { // never fails
 		o, ok := byEnv[name]
-		if !ok && name != configEnv {
+		if !ok && name != configEnv && name != config.EnvDepth {
 			unknown = append(unknown, name)
 		}
 		if !ok || value == "" {

@@ -27,11 +27,12 @@ const (
 	groupSandbox group = "Sandbox"
 	groupDaemon  group = "Runtime"
 	groupFront   group = "Answers"
+	groupServers group = "Servers that code can call"
 	groupLog     group = "Log"
 )
 
 // groups in the order in which the documentation shows them.
-var groups = []group{groupPool, groupLimits, groupSandbox, groupDaemon, groupFront, groupLog}
+var groups = []group{groupPool, groupLimits, groupSandbox, groupDaemon, groupFront, groupServers, groupLog}
 
 // option is one thing that can be set: by --name, THAWPOOL_NAME, the legacy variable, or the key name in the file.
 type option struct {
@@ -50,7 +51,7 @@ func (o option) env() string {
 
 // options ties every option to its place in c.
 func options(c *Config) []option {
-	return []option{
+	return append([]option{
 		{name: "pool-size", group: groupPool, value: &c.PoolSize, help: "frozen sandboxes kept ready; auto follows the calls"},
 		{name: "pool-max", group: groupPool, value: intValue[int]{&c.Pool.Max}, help: "sandboxes at once, in any state"},
 		{name: "pool-refill", group: groupPool, value: intValue[int]{&c.Pool.Refill}, help: "boots side by side that keep the pool filled"},
@@ -69,7 +70,7 @@ func options(c *Config) []option {
 
 		{name: "image", group: groupSandbox, legacy: "IMAGE", value: textValue[string]{p: &c.Image, kind: "ref"},
 			help: "image of the sandboxes; default is the built-in CPython, others come by thawpool image"},
-		{name: "preload", group: groupSandbox, value: (*listValue)(&c.Preload), help: "modules to import before the freeze, such as numpy,pandas"},
+		{name: "preload", group: groupSandbox, value: &listValue{p: &c.Preload}, help: "modules to import before the freeze, such as numpy,pandas"},
 		{name: "runtime", group: groupSandbox, value: textValue[string]{p: &c.Runtime, kind: "name"}, show: "thawpool's own",
 			help: "containerd runtime, for example io.containerd.runc.v2"},
 		{name: "shim-tasks", group: groupSandbox, value: intValue[int]{&c.ShimTasks}, help: "sandboxes served by one shim process"},
@@ -89,7 +90,7 @@ func options(c *Config) []option {
 			help: "trace, debug, info, warn or error"},
 		{name: "log-format", group: groupLog, value: textValue[string]{p: &c.LogFormat, kind: "auto|json|console", lower: true},
 			help: "auto is console on a terminal and json elsewhere"},
-	}
+	}, serverOptions(&c.Servers)...)
 }
 
 // ignoredLegacy are variables of the reference bridge that have no meaning here, and why.
@@ -114,6 +115,9 @@ func flagSet(opts []option) *pflag.FlagSet {
 		f := set.VarPF(o.value, o.name, "", o.help)
 		if o.show != "" {
 			f.DefValue = o.show
+		}
+		if _, ok := o.value.(boolValue); ok {
+			f.NoOptDefVal = "true"
 		}
 	}
 	return set

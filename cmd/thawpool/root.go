@@ -7,6 +7,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/thawpool/thawpool/actors"
 )
 
 // app is what the commands share. It is complete once a command's own code runs.
@@ -19,6 +21,7 @@ type app struct {
 	warnings   []string          // about the configuration, for the log
 	files      []string          // operands that name files to read
 	log        zerolog.Logger
+	hub        *actors.Hub // of commands that run code for a user
 }
 
 func newApp() *app {
@@ -67,7 +70,7 @@ func (a *app) addCommands(root *cobra.Command) {
 		root.AddCommand(cmd)
 	}
 	add(newServeCommand(a), groups...)
-	add(newRunCommand(a), groupLimits, groupSandbox, groupDaemon, groupLog)
+	add(newRunCommand(a), groupServers, groupLimits, groupSandbox, groupDaemon, groupLog)
 	add(newSetupCommand())
 	add(newDoctorCommand(a), groupLimits, groupSandbox, groupDaemon, groupLog)
 	images := newImageCommand(a.openImages)
@@ -75,6 +78,11 @@ func (a *app) addCommands(root *cobra.Command) {
 		a.addFlags(cmd, groupDaemon, groupLog)
 	}
 	add(images)
+	servers := newServersCommand(a.openCatalog, a.checkServer)
+	for _, cmd := range servers.Commands() {
+		a.addFlags(cmd, groupServers, groupDaemon, groupLog)
+	}
+	add(servers)
 	add(newDaemonCommand())
 	add(newDemoCommand())
 	add(newConfigCommand(a), groups...)

@@ -44,7 +44,7 @@ What the code prints passes through as it comes, a traceback goes to stderr, and
 }
 
 func (a *app) run(cmd *cobra.Command, file string, asJSON bool) error {
-	if err := a.drop(a.files...); err != nil {
+	if err := a.dropWithServers(a.files...); err != nil {
 		return err
 	}
 	code, err := readCode(cmd.InOrStdin(), file)
@@ -53,6 +53,9 @@ func (a *app) run(cmd *cobra.Command, file string, asJSON bool) error {
 	}
 	ctx := cmd.Context()
 	a.onlyOne()
+	if a.hub, err = a.openHub(nil); err != nil {
+		return err
+	}
 	s, err := a.tryOpen(ctx)
 	if err != nil {
 		return err

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/thawpool/thawpool/actors/catalog"
 	"github.com/thawpool/thawpool/actors/front"
 )
 
@@ -38,7 +40,7 @@ until the pool has a sandbox for them. It ends with its input, or with a signal;
 }
 
 func (a *app) serve(cmd *cobra.Command) error {
-	if err := a.drop(); err != nil {
+	if err := a.dropWithServers(); err != nil {
 		return err
 	}
 	ctx := cmd.Context()
@@ -47,21 +49,20 @@ func (a *app) serve(cmd *cobra.Command) error {
 		return err
 	}
 	defer outputs.Close()
+	var face atomic.Pointer[front.Front]
+	a.hub, err = a.openHub(func(*catalog.Snapshot) {
+		if f := face.Load(); f != nil {
+			f.ToolsChanged()
+		}
+	})
+	if err != nil {
+		return err
+	}
 	o := newOpener(ctx, a.cfg.Pool.QueueWait, a.openChecked)
 	ended := time.Now()
-	f, err := front.New(front.Config{
-		Runner:       o,
-		Version:      versionText(),
-		Timeout:      a.cfg.Timeout,
-		MaxTimeout:   a.cfg.MaxTimeout,
-		MaxInFlight:  a.cfg.Pool.Max + a.cfg.Pool.Queue + spareInFlight,
-		Mode:         front.Mode(a.cfg.OutputMode),
-		Capabilities: a.capabilities,
-		Outputs:      outputs,
-		OnEnd:        func() { ended = time.Now() },
-		Log:          a.log,
-	})
+	f, err := front.New(a.frontConfig(o, outputs, func() { ended = time.Now() }))
 	if err == nil {
+		face.Store(f)
 		err = f.Serve(ctx, cmd.InOrStdin(), cmd.OutOrStdout())
 	}
 	within := stopTime // after a signal
@@ -71,11 +72,34 @@ func (a *app) serve(cmd *cobra.Command) error {
 	return errors.Join(err, a.closeAll(ctx, o, within))
 }
 
-// closeAll destroys what is left, in the time there is.
+func (a *app) frontConfig(r front.Runner, outputs *front.Spool, onEnd func()) front.Config {
+	c := front.Config{
+		Runner:       r,
+		Version:      versionText(),
+		Timeout:      a.cfg.Timeout,
+		MaxTimeout:   a.cfg.MaxTimeout,
+		MaxInFlight:  a.cfg.Pool.Max + a.cfg.Pool.Queue + spareInFlight,
+		Mode:         front.Mode(a.cfg.OutputMode),
+		Servers:      func() string { return a.hub.Snapshot().Description(front.MaxSummary) },
+		Capabilities: a.capabilities,
+		Outputs:      outputs,
+		OnEnd:        onEnd,
+		Log:          a.log,
+	}
+	if a.cfg.Servers.Manage {
+		c.Manager = a.hub
+	}
+	return c
+}
+
+// closeAll destroys what is left and stops the servers that were called, in the time there is.
 func (a *app) closeAll(ctx context.Context, s sandboxes, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	err := s.Close(ctx)
+	if a.hub != nil {
+		err = errors.Join(err, a.hub.Close(ctx))
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		// The daemon's keeper removes what is left once this process has gone.
 		a.log.Warn().Dur("within_ms", within).Msg("not everything was destroyed in time")
@@ -105,5 +129,7 @@ No network. uid 65534. The system is read-only; /tmp and /workspace are in memor
 Memory %s, %d processes and threads, %v for a call (at most %v), %s each of stdout and stderr in an answer.
 Top-level await works, and so does asyncio.run. The repr of a last expression comes back as value.
 Output that was cut can be read whole as the resource named in the answer, for %v.
-`, sizeText(l.Tmp), sizeText(l.Memory), l.PIDs, a.cfg.Timeout, a.cfg.MaxTimeout, sizeText(a.cfg.OutputMax), outputKeep)
+%s
+`, sizeText(l.Tmp), sizeText(l.Memory), l.PIDs, a.cfg.Timeout, a.cfg.MaxTimeout, sizeText(a.cfg.OutputMax), outputKeep,
+		a.hub.Snapshot().CapabilitySummary())
 }

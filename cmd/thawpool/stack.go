@@ -62,12 +62,21 @@ func (a *app) tryOpen(ctx context.Context) (sandboxes, error) {
 		DefaultTimeout: a.cfg.Timeout,
 		MaxTimeout:     a.cfg.MaxTimeout,
 		OutputMax:      int(a.cfg.OutputMax),
+		Bridge:         a.bridge(),
 		Log:            a.log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, rt.Close())
 	}
 	return &stack{System: sys, runtime: rt}, nil
+}
+
+// bridge answers what code asks of the host; nil where there is no hub.
+func (a *app) bridge() actors.Bridge {
+	if a.hub == nil {
+		return nil // and not an interface that holds nil
+	}
+	return a.hub
 }
 
 // runtimeAliases are short names for --runtime.

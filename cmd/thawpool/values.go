@@ -121,23 +121,60 @@ func (v textValue[T]) String() string {
 // Type is the word that stands for a value in help.
 func (v textValue[T]) Type() string { return v.kind }
 
-// listValue is a list of words with commas between them. Each Set replaces what was there: a flag beats a file.
-type listValue []string
+// listValue is a list of words with commas between them, of which those in brackets belong to a word. Flags may be
+// repeated; together they replace what was there.
+type listValue struct {
+	p   *[]string
+	set bool
+}
 
 func (v *listValue) Set(s string) error {
-	*v = nil
-	for word := range strings.SplitSeq(s, ",") {
-		if word = strings.TrimSpace(word); word != "" {
-			*v = append(*v, word)
+	if !v.set {
+		*v.p, v.set = nil, true
+	}
+	depth, start := 0, 0
+	for i, c := range s + "," {
+		switch {
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == ',' && (depth <= 0 || i == len(s)):
+			if word := strings.TrimSpace(s[start:i]); word != "" {
+				*v.p = append(*v.p, word)
+			}
+			start = i + 1
 		}
 	}
 	return nil
 }
 
-func (v *listValue) String() string { return strings.Join(*v, ",") }
+func (v *listValue) String() string {
+	if v.p == nil {
+		return ""
+	}
+	return strings.Join(*v.p, ",")
+}
 
 // Type is the word that stands for a value in help.
 func (v *listValue) Type() string { return "list" }
+
+// boolValue is true or false.
+type boolValue struct{ p *bool }
+
+func (v boolValue) Set(s string) error {
+	b, err := strconv.ParseBool(s)
+	if err != nil {
+		return fmt.Errorf("must be true or false and is %q", s)
+	}
+	*v.p = b
+	return nil
+}
+
+func (v boolValue) String() string { return strconv.FormatBool(v.p != nil && *v.p) }
+
+// Type is the word that stands for a value in help: pflag shows none for bool.
+func (v boolValue) Type() string { return "bool" }
 
 // poolSize is a number of sandboxes, or auto.
 type poolSize struct {
