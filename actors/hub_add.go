@@ -90,7 +90,7 @@ func (h *Hub) candidate(ctx context.Context, name string, persist bool) (config.
 	if err := h.cfg.Policy.Add(name); err != nil {
 		return deny("%v", err)
 	}
-	if persist && (!h.cfg.Persist || h.cfg.Sources.Added == "") {
+	if persist && h.cfg.Sources.Added == "" {
 		return deny("added servers are not kept here; add it without persist")
 	}
 	if h.cfg.Finder == nil {

@@ -32,7 +32,6 @@ func withCatalog(t *testing.T, pc policy.Config, persist string, servers map[str
 	return func(c *HubConfig) {
 		c.Policy = p
 		c.Sources.Added = persist
-		c.Persist = persist != ""
 		c.Finder = &candidates.Finder{Catalog: file, Sources: c.Sources}
 	}
 }
@@ -47,7 +46,7 @@ func TestHubFindAndAdd(t *testing.T) {
 		"weather":       fakeEntry(fakeup.Script{}).with("description", "Forecasts for any town"),
 		"other":         fakeEntry(fakeup.Script{}).with("description", "Something else"),
 		"secret":        fakeEntry(fakeup.Script{}),
-		"weather-keyed": entry{"command": "x", "env": map[string]string{"K": "${NOT_SET_ANYWHERE}"}},
+		"weather-keyed": {"command": "x", "env": map[string]string{"K": "${NOT_SET_ANYWHERE}"}},
 	})
 	b := newHubBed(t, map[string]entry{"mine": fakeEntry(fakeup.Script{})}, offer)
 	r := b.open()
@@ -89,7 +88,7 @@ func TestHubAddIsOffByDefault(t *testing.T) {
 	want(t, "found", bare.open().must(guest.VerbFind, map[string]any{"query": "x"}), "[]")
 }
 
-func TestHubPersistMustBeAllowed(t *testing.T) {
+func TestHubPersistNeedsAPlace(t *testing.T) {
 	t.Parallel()
 	pc := policy.DefaultConfig()
 	pc.AllowAdd = []string{"*"}

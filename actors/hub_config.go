@@ -33,14 +33,13 @@ const maxInstances = 64
 
 // HubConfig is what a Hub is made of. Store and Policy are required.
 type HubConfig struct {
-	Sources  config.Sources // where servers are defined; followed while the Hub lives
+	Sources  config.Sources // where servers are defined, and where added ones are kept; followed while the Hub lives
 	CacheDir string         // where tool lists are kept; empty keeps none
 	Policy   *policy.Policy
 	Store    *store.Store // stays the caller's
 	// OnChange is called with each new Snapshot of what policy lets code see. It must not block.
 	OnChange func(*catalog.Snapshot)
 	Finder   *candidates.Finder // of servers that could be added; nil finds none
-	Persist  bool               // servers that are added may be kept in Sources.Added
 
 	Instances    int           // connections to one server; with more than one, each gets one call at a time; 0 means DefaultInstances
 	Idle         time.Duration // after which unused connections end; 0 means DefaultUpstreamIdle
