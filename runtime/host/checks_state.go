@@ -37,6 +37,9 @@ func (h machine) overlay(uid int, dir string) Check {
 	case errors.Is(err, errNoUserns):
 		return c.broken("allow unprivileged user namespaces; in a container, start it with --security-opt seccomp=unconfined",
 			"a user namespace cannot be made: %v", err)
+	case errors.Is(err, errSlow):
+		c.Fatal = false
+		return c.broken("wait until the machine is less busy", "not known: %v", err)
 	default:
 		return c.broken("set "+StateEnv+" to a directory on ext4, xfs, btrfs or tmpfs; dmesg holds the kernel's reason",
 			"an overlay cannot be mounted in %s: %v", dir, err)

@@ -114,6 +114,8 @@ func TestPreflightNamesWhatIsMissing(t *testing.T) {
 			f.remove("/home/alice")
 			f.write("/home/alice", "")
 		}, "state", []string{"/home/alice is closed to it"}, []string{"sudo install -d -m 700 -o alice", StateEnv}},
+		{"a machine too busy to tell", V1, func(f *fakeMachine) { f.try = func(int, string) error { return errSlow } },
+			"overlayfs", []string{"not known", probeTimeout.String()}, []string{"less busy"}},
 		{"a container that forbids namespaces", V1, func(f *fakeMachine) {
 			f.try = func(int, string) error { return fmt.Errorf("%w: operation not permitted", errNoUserns) }
 		}, "overlayfs", []string{"user namespace cannot be made"}, []string{"seccomp=unconfined"}},

@@ -17,11 +17,16 @@ import (
 // probeName is the argv[0] under which this executable, started again in new namespaces, only tries an overlay mount.
 const probeName = "thawpool-overlay-probe"
 
-// probeTimeout bounds the attempt: it is a handful of system calls.
-const probeTimeout = 5 * time.Second
+// probeTimeout bounds the attempt. It is a handful of system calls, but the start of this whole program goes before them,
+// which took 5 s in an emulated machine on a busy host.
+const probeTimeout = 20 * time.Second
 
-// errNoUserns: the namespaces themselves could not be made.
-var errNoUserns = errors.New("clone with a new user namespace")
+var (
+	// errNoUserns: the namespaces themselves could not be made.
+	errNoUserns = errors.New("clone with a new user namespace")
+	// errSlow: the attempt did not end, so nothing is known.
+	errSlow = fmt.Errorf("the attempt did not end within %s", probeTimeout)
+)
 
 // The executable itself is the helper, so that the same AppArmor profile applies and no other program is needed. An
 // init function runs before anything of main can start threads or read arguments.
@@ -62,8 +67,11 @@ func tryOverlay(uid int, dir string) error {
 		return fmt.Errorf("%w: %w", errNoUserns, err)
 	}
 	timer := time.AfterFunc(probeTimeout, func() { _ = cmd.Process.Kill() })
-	defer timer.Stop()
-	return exitError(cmd.Wait(), stderr.Bytes())
+	err = cmd.Wait()
+	if !timer.Stop() {
+		return errSlow
+	}
+	return exitError(err, stderr.Bytes())
 }
 
 // mountOverlay is what the helper does: an overlay as containerd's snapshotter mounts it in a user namespace.
