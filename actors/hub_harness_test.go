@@ -42,12 +42,12 @@ func (e entry) with(kv ...any) entry {
 // hubBed is a Hub with definitions in a file of its own.
 type hubBed struct {
 	*Hub
-	t    *testing.T
+	t    testing.TB
 	file string
 	log  *logBuffer
 }
 
-func newHubBed(t *testing.T, servers map[string]entry, change func(*HubConfig)) *hubBed {
+func newHubBed(t testing.TB, servers map[string]entry, change func(*HubConfig)) *hubBed {
 	t.Helper()
 	dir := t.TempDir()
 	b := &hubBed{t: t, file: filepath.Join(dir, "servers.json"), log: &logBuffer{}}
@@ -123,7 +123,7 @@ func withPolicy(t *testing.T, change func(*policy.Config)) func(*HubConfig) {
 // runBed is one run.
 type runBed struct {
 	BridgeRun
-	t *testing.T
+	t testing.TB
 }
 
 func (b *hubBed) open(servers ...string) *runBed {

@@ -26,6 +26,9 @@ type exchange struct {
 
 type exchangeKey struct{}
 
+// emptyResult is a tool's result with nothing in it.
+var emptyResult = json.RawMessage(`{"content":[]}`)
+
 func withExchange(ctx context.Context, e *exchange) context.Context {
 	return context.WithValue(ctx, exchangeKey{}, e)
 }
@@ -70,6 +73,12 @@ func (w *wire) SendRequest(ctx context.Context, req transport.JSONRPCRequest) (*
 	res, err := w.Interface.SendRequest(ctx, req)
 	if e != nil && res != nil {
 		e.result, e.err = res.Result, res.Error
+		if req.Method == string(mcp.MethodToolsCall) && res.Result != nil {
+			// Nobody looks at what mcp-go would make of it, and of a large result it would make several copies.
+			brief := *res
+			brief.Result = emptyResult
+			res = &brief
+		}
 	}
 	if err != nil && e != nil && ctx.Err() != nil && w.cancelGoneRequests {
 		w.cancel(ctx, req)
