@@ -60,6 +60,7 @@ func (s *System) close(ctx context.Context) error {
 	idle := make(chan struct{})
 	go func() { // bounded by ctx below; it ends with the last task
 		s.tasks.Wait()
+		s.out.crew.dismiss()
 		close(idle)
 	}()
 	if !within(ctx, idle) {

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
-
 	"github.com/thawpool/thawpool/runtime"
 	"github.com/thawpool/thawpool/runtime/guest"
 )
@@ -32,7 +30,7 @@ type terms struct {
 // kinds of helper that it waits for: the reader of frames, the writer of frames, and one for each inner call.
 type conversation struct {
 	terms
-	root    *actor.RootContext
+	outside
 	call    *call
 	profile *profile
 	pool    address
@@ -59,8 +57,8 @@ type exit struct {
 	reason       string
 }
 
-func newConversation(t terms, root *actor.RootContext, c *call, p *profile, to address, l leased) *conversation {
-	v := &conversation{terms: t, root: root, call: c, profile: p, pool: to, leased: l, ask: time.Now()}
+func newConversation(t terms, out outside, c *call, p *profile, to address, l leased) *conversation {
+	v := &conversation{terms: t, outside: out, call: c, profile: p, pool: to, leased: l, ask: time.Now()}
 	v.out[0].max, v.out[1].max = t.outputMax, t.outputMax
 	return v
 }
@@ -83,11 +81,11 @@ func (v *conversation) run(ctx context.Context) any {
 	defer helpers.Wait() // they end once the sandbox is destroyed
 	defer quit()
 	stream := v.sandbox.Stream()
-	v.calls.begin(inner, v.call, &helpers)
+	v.calls.begin(inner, v.call, v.outside, &helpers)
 	end := make(chan verdict, 1)
 	run := v.runFrame()
-	helpers.Go(func() { v.calls.write(inner, stream, run) })
-	helpers.Go(func() { end <- v.shieldedRead(inner, stream) })
+	v.outside.run(&helpers, func() { v.calls.write(inner, stream, run) })
+	v.outside.run(&helpers, func() { end <- v.shieldedRead(inner, stream) })
 	v.answer(v.await(ctx, end))
 	return settled{}
 }

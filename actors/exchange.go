@@ -32,6 +32,7 @@ type exchange struct {
 	ctx     context.Context // ends with the run
 	call    *call
 	helpers *sync.WaitGroup
+	out     outside
 	wake    chan struct{} // tells the writer that there is something to write
 
 	mu      sync.Mutex        // guards what follows
@@ -64,8 +65,8 @@ type answer struct {
 	place bool // it holds a place until it is written
 }
 
-func (x *exchange) begin(ctx context.Context, c *call, helpers *sync.WaitGroup) {
-	x.ctx, x.call, x.helpers = ctx, c, helpers
+func (x *exchange) begin(ctx context.Context, c *call, out outside, helpers *sync.WaitGroup) {
+	x.ctx, x.call, x.out, x.helpers = ctx, c, out, helpers
 	x.wake, x.open = make(chan struct{}, 1), map[uint64]*inner{}
 }
 
@@ -108,7 +109,7 @@ func (x *exchange) start(in *inner) {
 	ctx, in.end = context.WithCancel(x.ctx)
 	x.open[in.id] = in
 	x.busy++
-	x.helpers.Go(func() {
+	x.out.run(x.helpers, func() {
 		defer in.end()
 		value, call, err := x.make(ctx, in)
 		x.end(in, value, call, err)

@@ -249,7 +249,7 @@ func TestBacklogIsBounded(t *testing.T) {
 	}
 	full := func() *exchange { // every place is taken
 		x := &exchange{busy: callsAtOnce}
-		x.begin(t.Context(), &call{bridge: &testBridgeRun{}}, &sync.WaitGroup{})
+		x.begin(t.Context(), &call{bridge: &testBridgeRun{}}, outside{}, &sync.WaitGroup{})
 		return x
 	}
 	x := full()
@@ -271,7 +271,7 @@ func TestBacklogIsBounded(t *testing.T) {
 func TestLargeAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	var x exchange
-	x.begin(context.Background(), &call{bridge: &testBridgeRun{}}, &sync.WaitGroup{})
+	x.begin(context.Background(), &call{bridge: &testBridgeRun{}}, outside{}, &sync.WaitGroup{})
 	big := json.RawMessage(strings.Repeat("1", 60<<20))
 	for id := uint64(1); id <= 3; id++ {
 		x.end(&inner{id: id, verb: guest.VerbCall}, big, InnerCall{}, nil)

@@ -20,12 +20,26 @@ type address = *actor.PID
 type outside struct {
 	root *actor.RootContext
 	wg   *sync.WaitGroup
+	crew *crew // keeps the goroutines; nil makes a new one each time
+}
+
+// run does f on a goroutine of its own, which wg counts.
+func (o outside) run(wg *sync.WaitGroup, f func()) {
+	if o.crew == nil {
+		wg.Go(f)
+		return
+	}
+	wg.Add(1)
+	o.crew.Go(func() {
+		defer wg.Done()
+		f()
+	})
 }
 
 // pipe does work that may block on its own goroutine and sends its one result to the actor; nil sends nothing, for work
 // whose end is no news. A panic becomes the message that failed makes of it.
 func (o outside) pipe(ctx context.Context, to address, work func(context.Context) any, failed func(error) any) {
-	o.wg.Go(func() {
+	o.run(o.wg, func() {
 		if m := shielded(ctx, work, failed); m != nil {
 			o.root.Send(to, m)
 		}

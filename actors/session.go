@@ -69,7 +69,7 @@ func (s *sessionActor) onLeased(c actor.Context, m leased) {
 	s.talking, s.slot = true, m.slot
 	var ctx context.Context
 	ctx, s.end = context.WithCancelCause(context.Background())
-	v := newConversation(s.talk, s.out.root, s.call, s.profile, s.pool, m)
+	v := newConversation(s.talk, s.out, s.call, s.profile, s.pool, m)
 	slot := m.slot
 	s.out.pipe(ctx, s.self, v.run, func(err error) any { return broken{slot: slot, cause: err} })
 }

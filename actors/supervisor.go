@@ -67,7 +67,7 @@ func (s *supervisor) spawnPool(c actor.Context, name string, p *profile) {
 	out, log := s.sys.out, p.log
 	pid := c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor {
 		return &poolActor{profile: p, out: out, log: log}
-	}), "pool-")
+	}, actor.WithDispatcher(out.crew)), "pool-")
 	s.pools[name], s.profiles[pid.Id] = pid, name
 }
 
@@ -87,7 +87,8 @@ func (s *supervisor) onRunCall(c actor.Context, m runCall) {
 	session := &sessionActor{
 		out: s.sys.out, talk: s.sys.terms, profile: s.sys.profiles[name], call: m.call, pool: s.pools[name],
 	}
-	pid := c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return session }), "session-")
+	pid := c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return session },
+		actor.WithDispatcher(s.sys.out.crew)), "session-")
 	s.sessions[pid.Id], s.bySeq[m.call.key] = m.call, pid
 }
 

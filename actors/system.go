@@ -72,7 +72,7 @@ func (s *System) start() {
 	sys := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
 		return slog.New(zerolog.NewSlogHandler(quiet))
 	}))
-	s.out = outside{root: sys.Root, wg: &s.tasks}
+	s.out = outside{root: sys.Root, wg: &s.tasks, crew: newCrew()}
 	guard := &guardian{failed: func(reason any, stopping bool) {
 		s.log.Error().Str(keyEvent, "supervisor failed").Bool("given_up", stopping).Send()
 		if err, ok := reason.(error); ok {
@@ -80,7 +80,7 @@ func (s *System) start() {
 		}
 	}}
 	s.supervisor = sys.Root.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return &supervisor{sys: s} },
-		actor.WithGuardian(guard)), "supervisor-")
+		actor.WithGuardian(guard), actor.WithDispatcher(s.out.crew)), "supervisor-")
 	s.watcher = sys.Root.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor {
 		return &watcher{who: s.supervisor, ended: s.onDead}
 	}), "watcher-")
