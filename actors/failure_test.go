@@ -433,3 +433,50 @@ func TestQueueAnswers(t *testing.T) {
 		want(t, "boot times", fmt.Sprint(b.sys.Stats().Profiles["default"].BootTimes), "[300ms]")
 	})
 }
+
+// Should the machinery lose a call in spite of everything, Run still comes back.
+func TestALostCallIsAnswered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		br := &testBridge{}
+		b := start(t, &fake.Runtime{Run: sleeper}, func(c *Config) {
+			withPool(func(p *pool.Config) { p.Size, p.Max = 1, 1 })(c)
+			c.Bridge = br
+		})
+		defer b.close()
+		synctest.Wait()
+		first := b.goRun(t.Context(), Request{Code: "25s"})
+		synctest.Wait()
+		lost := b.goRun(t.Context(), Request{Code: "1s"})
+		synctest.Wait()
+		for _, c := range b.sys.ledger.calls() {
+			b.sys.out.root.Send(b.sys.supervisor, toPool{profile: "default", message: forgo{key: max(c.key, 2)}})
+		}
+		want(t, "first", (<-first).Status, StatusSuccess)
+		wantError(t, <-lost, StatusKilled, "internal failure")
+		synctest.Wait()
+		want(t, "bridge", br.counts(), "opened 2, closed 2")
+	})
+}
+
+type badBridge struct{ open func(context.Context) }
+
+func (b badBridge) Open(ctx context.Context, _ Request) (BridgeRun, error) {
+	b.open(ctx)
+	return nil, ctx.Err()
+}
+
+// A bridge that fails to begin costs its call only.
+func TestBridgeThatDoesNotOpen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, &fake.Runtime{}, func(c *Config) { c.Bridge = badBridge{func(context.Context) { panic("open") }} })
+		wantError(t, b.run("x"), StatusKilled, "InternalError", "open")
+		b.close()
+		b = start(t, &fake.Runtime{}, func(c *Config) { c.Bridge = badBridge{func(ctx context.Context) { <-ctx.Done() }} })
+		defer b.close()
+		ctx, end := context.WithTimeout(context.Background(), time.Second)
+		defer end()
+		wantError(t, b.sys.Run(ctx, Request{Code: "x"}), StatusCancelled)
+	})
+}

@@ -220,8 +220,5 @@ func (p *Pool) due(now time.Time) time.Time {
 	return at
 }
 
-// Draining tells that Drain has been handled; Gone that, besides, no slot is left.
-func (p *Pool) Draining() bool { return p.draining }
-
 // Gone tells that the pool drains and that no slot is left.
 func (p *Pool) Gone() bool { return p.draining && len(p.slots) == 0 }

@@ -492,6 +492,48 @@ func TestRestore(t *testing.T) {
 	r.want("counts go on", p.Stats().Waits, int64(3))
 }
 
+// A Resize outlives the pool that it was told, and ends Auto there too.
+func TestRestoreResized(t *testing.T) {
+	t.Parallel()
+	cfg := Default()
+	cfg.Auto, cfg.SizeMin, cfg.SizeMax = true, 1, 20
+	size := 3
+	p, err := Restore(cfg, Memory{Resized: &size})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for w := range Waiter(12) {
+		p.Handle(time.Unix(1000, 0), LeaseWanted{Waiter: w + 1})
+	}
+	if got := p.Stats().Size; got != 3 {
+		t.Errorf("size %d, want 3", got)
+	}
+	if _, err := Restore(Config{}, Memory{}); err == nil {
+		t.Error("a bad configuration is restored")
+	}
+}
+
+// With Auto the size follows arrivals in the pool itself: up at once, down after the hold.
+func TestAutoInThePool(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Max, c.Queue, c.Auto, c.SizeMin, c.SizeMax = 20, 20, true, 1, 12 })
+	r.bootAll()
+	for w := Waiter(1); w <= 8; w++ {
+		r.send(LeaseWanted{Waiter: w})
+	}
+	r.want("up", r.p.Stats().Size, 9)
+	r.bootAll()
+	r.want("filled", r.p.Stats().Ready, 9)
+	for r.p.Stats().Size > 1 {
+		r.after(autoHold)
+		r.destroyAll()
+		if r.now.Sub(time.Unix(1000, 0)) > time.Hour {
+			t.Fatal("the size never falls")
+		}
+	}
+	r.want("down", r.p.Stats().Ready, 1)
+}
+
 func TestValidateNamesEveryField(t *testing.T) {
 	t.Parallel()
 	if err := Default().Validate(); err != nil {
