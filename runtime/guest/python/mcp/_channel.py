@@ -6,9 +6,9 @@ decodes it, so that a reply that cannot be decoded hurts nobody else.
 
 import _thread
 import asyncio
-import json
 import os
 import re
+from json import loads
 
 from . import _encode, errors
 
@@ -73,7 +73,7 @@ class Channel:
 
     # Calls -------------------------------------------------------------------------------------------------------
 
-    def call(self, verb, args, parse=json.loads):
+    def call(self, verb, args, parse=loads):
         """Asks the host and waits on this thread."""
         arrived = _thread.allocate_lock()
         arrived.acquire()
@@ -91,7 +91,7 @@ class Channel:
             raise
         return _answer(got[0], parse)
 
-    async def call_async(self, verb, args, parse=json.loads):
+    async def call_async(self, verb, args, parse=loads):
         """Asks the host and lets the running loop go on."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
@@ -124,14 +124,21 @@ class Channel:
             line = '{"t":"call","id":%d,"verb":"%s","args":%s}' % (number, verb, text)
             if len(line) >= LINE_MAX:
                 raise errors.ToolArgumentError("the arguments take %d bytes; at most %d can be sent" % (len(line), LINE_MAX))
+            self._listen()
             self._waiting[number] = deliver
-            if not self._reading:
-                self._reading = True
-                # Not a threading.Thread: the code must not find or wait for a thread that it did not start.
-                _thread.start_new_thread(self._read, ())
         if not self.send(line):
             self._end(_GONE)
         return number
+
+    def _listen(self):
+        if self._reading:
+            return
+        try:
+            # Not a threading.Thread: the code must not find or wait for a thread that it did not start.
+            _thread.start_new_thread(self._read, ())
+        except RuntimeError as e:
+            raise errors.MCPError("no call can be made: %s; the sandbox's limit of processes is reached" % e) from None
+        self._reading = True
 
     def _cancel(self, number):
         with self._state:
@@ -163,10 +170,9 @@ class Channel:
 
     def _deliver(self, line):
         match = _ID.match(line)
-        if match is None:
-            return
+        number = int(match.group(1)) if match else _number(line)
         with self._state:
-            deliver = self._waiting.pop(int(match.group(1)), None)
+            deliver = self._waiting.pop(number, None)
         if deliver is not None:  # else it was cancelled
             deliver(line)
 
@@ -177,6 +183,30 @@ class Channel:
             self._waiting.clear()
         for deliver in waiting:
             deliver(None)
+
+
+class Echo:
+    """Stands in for a channel in the dry run: each call gets its arguments back, by the same code as far as that goes."""
+
+    def call(self, verb, args, parse=loads):
+        reply = '{"t":"reply","id":1,"value":{"content":[],"structuredContent":%s}}' % _encode.encode(args)
+        return _answer(reply if _ID.match(reply.encode()) else None, parse)
+
+    async def call_async(self, verb, args, parse=loads):
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        loop.call_soon_threadsafe(future.set_result, None)
+        await future
+        return self.call(verb, args, parse)
+
+
+def _number(line):
+    """The id of a reply that is not written as our host writes it."""
+    try:
+        frame = loads(line)
+        return frame["id"] if frame["t"] == "reply" else None
+    except Exception:
+        return None
 
 
 def _answer(line, parse):

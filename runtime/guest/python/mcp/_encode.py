@@ -1,13 +1,13 @@
 """Arguments to JSON. What JSON has no form for gets the one that a server most likely expects, or a clear refusal."""
 
-import json
+from json import dumps  # the code may replace what is in the module
 
 from . import errors
 
 
 def encode(value):
     try:
-        return json.dumps(value, default=_default, allow_nan=False, separators=(",", ":"))
+        return dumps(value, default=_default, allow_nan=False, separators=(",", ":"))
     except RecursionError:
         raise errors.ToolArgumentError("the arguments are nested too deeply for JSON") from None
     except (TypeError, ValueError) as e:

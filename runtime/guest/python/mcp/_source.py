@@ -17,7 +17,8 @@ def of(thing, name=None):
     if isinstance(thing, str):
         return _of_text(thing, name)
     if not isinstance(thing, (types.FunctionType, type)):
-        raise errors.ToolArgumentError("save_tool takes a function, a class or a str of source, not a %s" % type(thing).__name__)
+        kind = type(thing).__name__
+        raise errors.ToolArgumentError("save_tool takes a function, a class or a str of source, not a %s" % kind)
     if name not in (None, thing.__name__):
         raise errors.ToolArgumentError("a function is saved under its own name %r; rename it, or give its source" % thing.__name__)
     if not thing.__name__.isidentifier():
@@ -62,7 +63,7 @@ class _Needs:
             for other in _globals_of(text):
                 self._need(other, name)
             self.parts.append(text)
-        elif getattr(thing, "__module__", None) in sys.modules and getattr(thing, "__qualname__", "") .isidentifier():
+        elif getattr(thing, "__module__", None) in sys.modules and getattr(thing, "__qualname__", "").isidentifier():
             self.imports.append("from %s import %s%s" % (
                 thing.__module__, thing.__qualname__, "" if thing.__qualname__ == name else " as " + name))  # fmt: skip
         elif isinstance(thing, _CONSTANTS) and _is_literal(thing):

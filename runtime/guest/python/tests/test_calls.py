@@ -1,5 +1,6 @@
 """Calling tools: what is sent, what comes back, what is raised."""
 
+import json
 import textwrap
 
 from .fakes import PNG, SERVERS, TOOLS, Host, never
@@ -412,6 +413,23 @@ class Errors(Case):
             runner.handlers["tools.call"] = deep
             runner.start("try:\n    await mcp_fs.x()\nexcept Exception as e:\n    print(type(e).__name__)", servers=["fs"])
             self.assertEqual(runner.finish().stdout, "MCPError\n")
+
+    def test_replies_in_any_json_and_to_nobody(self):
+        with Runner() as runner:
+
+            def spaced(runner, frame):
+                with runner.lock:
+                    for line in ("", "junk", "[]", '{"t":"reply","id":99,"value":0}', '{"t":"other","id":1}'):
+                        runner.process.stdin.write(line.encode() + b"\n")
+                    reply = {"value": {"content": []}, "id": frame["id"], "t": "reply"}
+                    runner.process.stdin.write(json.dumps(reply).encode() + b"\n")
+                    runner.process.stdin.flush()
+                return LATER
+
+            spaced.wants_frame = True
+            runner.handlers["tools.call"] = spaced
+            runner.start("print(await mcp_fs.x())", servers=["fs"])
+            self.assertEqual(runner.finish().stdout, "None\n")
 
     def test_forgotten_await_is_told(self):
         for code in (

@@ -385,3 +385,22 @@ class Errors(Case):
     def test_compile_warnings_come_once(self):
         ended = self.good("x = 1\nif x is 1: pass\n'\\d'")
         self.assertEqual(ended.stderr.count("SyntaxWarning: "), 1 if sys.version_info < (3, 12) else 2, ended)
+
+
+class Sabotage(Case):
+    """Code that breaks what the runner stands on breaks at most its own comfort."""
+
+    def test_the_report_survives(self):
+        for code in (
+            "import sys\ndel sys.modules['__main__']",
+            "import sys\nsys.modules.clear()",
+            "import json\njson.dumps = json.loads = None",
+            "import sys\nsys.setrecursionlimit(30)",
+            "import sys\nsys.stdout = sys.stderr = sys.__stdout__ = None",
+            "globals()[5] = 1\nglobals().clear()",
+        ):
+            with self.subTest(code=code):
+                self.bad(code + "\n1 / 0", "ZeroDivisionError")
+
+    def test_a_lowered_recursion_limit_and_a_value(self):
+        self.assertEqual(self.good("import sys\nsys.setrecursionlimit(40)\n[[1]]").value, "[[1]]")

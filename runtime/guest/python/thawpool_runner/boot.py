@@ -28,8 +28,10 @@ try:
     1 / 0
 except ZeroDivisionError as e:
     x = str(e)
+await mcp_dry.tool(a=[1, "x"]), mcp_dry.tool.sync()
 await f()
 """
+DRY_FRAME = '{"t":"run","id":"","code":%s,"value_max":65536,"servers":[{"name":"dry","alias":"dry"}],"saved":[],"dry":true}\n'
 
 
 def main():
@@ -47,9 +49,8 @@ def main():
     os.close(stderr[1])
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
     outputs = [parent.Output(stdout[0], 1), parent.Output(stderr[0], 2)]
-    run = '{"t":"run","id":"","code":%s,"value_max":65536,"servers":[],"saved":[],"dry":true}\n' % parent.quote(DRY_RUN)
     loop = parent.Parent(host_in, host_out, ours.detach(), outputs, pid)
-    os._exit(loop.run(run.encode()))
+    os._exit(loop.run((DRY_FRAME % parent.quote(DRY_RUN)).encode()))
 
 
 def take_frame_channel():

@@ -13,13 +13,13 @@ import gc
 import importlib
 import inspect  # noqa: F401
 import io
-import json
 import linecache
 import os
 import resource
 import sys
 import threading
 import traceback  # noqa: F401
+from json import dumps, loads  # the code may replace what is in the module
 
 import mcp._channel as channel
 import mcp._names as names
@@ -70,7 +70,7 @@ def serve(fd):
         line = link.read_line()
         if line is None:
             os._exit(0)
-        run = json.loads(line)
+        run = loads(line)
         if run.get("t") != "run":
             continue
         if run.get("dry"):
@@ -83,7 +83,7 @@ def rehearse(link, run):
     """The dry run: the same path without what would stay. Ends with all that there is put out of the
     collector's sight."""
     main = sys.modules["__main__"]
-    ended = execute.Run(run, DRY_FILE).go(names.namespace(link, run))
+    ended = execute.Run(run, DRY_FILE).go(names.namespace(channel.Echo(), run))
     sys.modules["__main__"] = main
     linecache.cache.pop(DRY_FILE, None)
     if sys.version_info < (3, 14):
@@ -111,7 +111,7 @@ def perform(link, run):
         leave_fork(ended)
     if not link.send(done(ended)) and ended.error:
         sys.stderr.write(ended.error.get("traceback") or "")
-    finish(ended.code, link)
+    finish(ended, link)
 
 
 def settle(code):
@@ -132,28 +132,29 @@ def settle(code):
 
 
 def done(ended):
-    return json.dumps({"t": "done", "value": ended.value, "error": ended.error, "notes": ended.notes}, separators=(",", ":"))
+    return dumps({"t": "done", "value": ended.value, "error": ended.error, "notes": ended.notes}, separators=(",", ":"))
 
 
 def leave_fork(ended):
     """The code forked and let the copy run to its end here. It is not the run: it only ends like a script."""
     if ended.error:
-        sys.stderr.write(ended.error["traceback"])
-    finish(ended.code)
+        sys.stderr.write(ended.error.get("traceback") or "")
+    finish(ended)
 
 
-def finish(code, link=None):
+def finish(ended, link=None):
     """What the interpreter does at its end, in its order, short of taking itself down. With the last line on the channel
     the parent need not wait until the kernel has taken this process apart."""
+    code = ended.code
     try:
         threading._shutdown()  # waits for the threads that are not daemons
     except BaseException:
-        sys.excepthook(*sys.exc_info())
+        sys.__excepthook__(*sys.exc_info())
     try:
         atexit._run_exitfuncs()
     except BaseException:
         pass  # it has printed what failed; until 3.9 it raises the last of it as well
-    drop_globals()
+    drop(ended.space)
     if not flush():
         code = code or 120  # as the interpreter
     linux.flush_c_streams()
@@ -163,12 +164,11 @@ def finish(code, link=None):
     os._exit(code)
 
 
-def drop_globals():
+def drop(space):
     """Lets go of the code's globals, so that files are written out and __del__ methods run as at a script's end."""
-    space = sys.modules["__main__"].__dict__
     for private in (True, False):
         for name in list(space):
-            if name.startswith("_") == private and name != "__builtins__":
+            if name != "__builtins__" and str(name).startswith("_") == private:
                 space[name] = None
 
 

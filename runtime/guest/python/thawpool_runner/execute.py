@@ -42,6 +42,7 @@ class Run:
         self.code = 0
         self.notes = notes.Notes()
         self.result = None
+        self.space = {}  # the code's globals
 
     def go(self, namespace):
         """Runs the code with the names of namespace among its globals."""
@@ -50,9 +51,10 @@ class Run:
         main.__builtins__ = sys.modules["builtins"]
         main.__dict__.update(namespace)
         sys.modules["__main__"] = main
+        self.space = main.__dict__
         with self.notes:
             try:
-                self._run(main.__dict__)
+                self._run(self.space)
                 self.value, note = report.value(self.result, self.limit)
                 self.notes.add(note)
             except SystemExit as e:
@@ -60,7 +62,7 @@ class Run:
             except BaseException as e:
                 self._fail(e)
             self.result = None
-            self.notes.scan(main.__dict__)
+            self.notes.scan(self.space)
         self.notes = self.notes.texts
         return self
 
@@ -133,6 +135,7 @@ class Run:
 
     def _fail(self, exc):
         self.code = 1
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), 1000))  # the code may have lowered it; a report needs some
         self.error = report.error(exc, self.file)
         self.notes.explain(exc, self.error["message"])
         if sys.excepthook is not sys.__excepthook__:

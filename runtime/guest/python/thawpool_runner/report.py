@@ -60,17 +60,17 @@ def value(obj, limit):
 def _depth_over(obj, limit):
     """Whether builtin containers are nested deeper than limit, as far as a bounded look can tell. repr() of such a value
     takes time that grows with the square of its depth before it fails."""
-    trail = [iter((obj,))]
+    trail, within = [(None, iter((obj,)))], set()
     for _ in range(VISITS_MAX):
-        item = next(trail[-1], trail)
+        item = next(trail[-1][1], trail)
+        kind = type(item)
         if item is trail:
-            trail.pop()
+            within.discard(trail.pop()[0])
             if not trail:
                 return False
-        elif type(item) in (list, tuple, set, frozenset):
-            trail.append(iter(item))
-        elif type(item) is dict:
-            trail.append(iter(item.values()))
+        elif kind in (list, tuple, set, frozenset, dict) and id(item) not in within:  # else repr() shows an ellipsis
+            within.add(id(item))
+            trail.append((id(item), iter(item.values() if kind is dict else item)))
         if len(trail) > limit:
             return True
     return False
