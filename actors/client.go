@@ -41,6 +41,7 @@ type clientActor struct {
 	out   outside
 	terms clientTerms
 	log   zerolog.Logger
+	obs   Observer
 
 	self address
 	gen  uint64

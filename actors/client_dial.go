@@ -59,6 +59,7 @@ func (a *clientActor) onDialed(m dialedConn) {
 	l := &link{conn: m.conn, since: time.Now()}
 	a.links = append(a.links, l)
 	a.lastErr = nil
+	observed(a.obs, ServerConnected{Server: a.srv.def.Name})
 	a.log.Info().Str(keyServer, a.srv.def.Name).Str(keyEvent, "server connected").Int("pid", m.conn.PID()).Send()
 	a.watch(m.conn)
 	a.turn++
@@ -69,6 +70,7 @@ func (a *clientActor) onDialed(m dialedConn) {
 
 // failed notes a failure and how long to stay away.
 func (a *clientActor) failed(err error, step int) {
+	observed(a.obs, ServerFailed{Server: a.srv.def.Name})
 	a.fails++
 	a.lastErr = err
 	a.notBefore = time.Now().Add(clientPause(step))

@@ -42,6 +42,7 @@ type Config struct {
 	OutputMax      int           // bytes kept of each stream, half of them from its beginning; 0 means DefaultOutputMax
 	Grace          time.Duration // how long Close lets running calls go on; 0 means DefaultGrace
 	Bridge         Bridge        // answers inner calls; nil answers each with an error
+	Observer       Observer      // may be nil
 	Log            zerolog.Logger
 }
 

@@ -103,6 +103,9 @@ func (v *conversation) start(ctx context.Context) (dead bool, err error) {
 	case err != nil:
 		return true, fmt.Errorf("thaw: %w", err)
 	}
+	if f := v.call.req.Follow; f != nil {
+		f.Thawed(v.sandbox.ID())
+	}
 	v.call.log.Debug().Str(keyEvent, "thaw").Str(keySandbox, v.sandbox.ID()).Float64(keyTookMS, ms(v.thaw)).Send()
 	return false, nil
 }

@@ -39,6 +39,7 @@ func (a *poolActor) onDestroyed(m destroyed) {
 	if m.gen == a.gen {
 		a.removing--
 	}
+	observed(a.profile.obs, SandboxDestroyed{Profile: a.profile.name, Sandbox: a.profile.id(m.slot), Took: m.took, Err: m.err})
 	if m.err == nil {
 		a.line(zerolog.DebugLevel, m).Float64(keyTookMS, ms(m.took)).Send()
 		a.apply(pool.Destroyed{Slot: m.slot})

@@ -55,6 +55,7 @@ type inner struct {
 	since time.Time
 	end   context.CancelFunc // set while it runs
 	gone  bool               // the code no longer waits for it
+	told  func(InnerCall)    // of the call's Follower; nil when it has none
 }
 
 // answer is a reply that is to be written.
@@ -107,6 +108,9 @@ func (x *exchange) refuse(in *inner, why string) {
 func (x *exchange) start(in *inner) {
 	var ctx context.Context
 	ctx, in.end = context.WithCancel(x.ctx)
+	if f := x.call.req.Follow; f != nil {
+		ctx, in.told = f.Inner(ctx, in.verb, in.args)
+	}
 	x.open[in.id] = in
 	x.busy++
 	x.out.run(x.helpers, func() {
@@ -132,7 +136,11 @@ func (x *exchange) end(in *inner, value json.RawMessage, call InnerCall, err err
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.open, in.id)
-	x.show(complete(in, call, len(value), err))
+	call = complete(in, call, len(value), err)
+	x.show(call)
+	if in.told != nil {
+		in.told(call)
+	}
 	if err == nil && in.verb == guest.VerbCall {
 		x.keptOut += int64(len(value))
 	}

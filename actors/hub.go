@@ -216,7 +216,7 @@ func (h *Hub) spawn(def config.Server) *clientRef {
 		startMax: max(startLate, 2*h.startTimeout(def)), listMax: h.startTimeout(def),
 	}
 	props := actor.PropsFromProducer(func() actor.Actor {
-		return &clientActor{srv: srv, out: h.out, terms: terms, log: h.log}
+		return &clientActor{srv: srv, out: h.out, terms: terms, log: h.log, obs: h.cfg.Observer}
 	}, actor.WithGuardian(h.guardian))
 	return &clientRef{srv: srv, pid: h.out.root.SpawnPrefix(props, "client-")}
 }

@@ -39,6 +39,7 @@ type HubConfig struct {
 	Store    *store.Store // stays the caller's
 	// OnChange is called with each new Snapshot of what policy lets code see. It must not block.
 	OnChange func(*catalog.Snapshot)
+	Observer Observer           // may be nil
 	Finder   *candidates.Finder // of servers that could be added; nil finds none
 
 	Instances    int           // connections to one server; with more than one, each gets one call at a time; 0 means DefaultInstances

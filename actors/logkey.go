@@ -3,6 +3,7 @@ package actors
 // The keys of log lines.
 const (
 	keyRequest = "request"
+	keyTrace   = "trace"
 	keyProfile = "profile"
 	keySandbox = "sandbox"
 	keyEvent   = "event" // boot, lease, thaw, done, destroy and the like

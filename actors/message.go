@@ -16,6 +16,10 @@ type Request struct {
 	// session calls it from one goroutine at a time, and not after the Result was given; it must not keep p. A slow
 	// Output holds up only its own run.
 	Output func(fd int, p []byte)
+	// Follow, when set, is told what becomes of the call.
+	Follow Follower
+	// Trace is in every log line of the call, when it is set: the id of the trace that the call is part of.
+	Trace string
 }
 
 // Status is how a run ended.

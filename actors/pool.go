@@ -199,6 +199,7 @@ func (a *poolActor) unhand(slot pool.Slot, cause error) pool.Event {
 	}
 	a.log.Warn().Str(keyEvent, "lost").Str(keySandbox, a.profile.id(slot)).Str(keyRequest, w.request).Err(cause).
 		Msg("a ready sandbox was dead at hand-out")
+	observed(a.profile.obs, SandboxLost{Profile: a.profile.name, Sandbox: a.profile.id(slot)})
 	a.profile.reg.enqueue(w)
 	return pool.HandFailed{Slot: slot, Waiter: w.key, Cause: cause}
 }
@@ -243,6 +244,7 @@ func (a *poolActor) onBootEnded(m bootEnded) {
 	id := a.profile.id(m.slot)
 	if m.err != nil {
 		if !a.profile.reg.isDraining() {
+			observed(a.profile.obs, SandboxBooted{Profile: a.profile.name, Sandbox: id, Took: m.took, Err: m.err})
 			a.log.Warn().Str(keyEvent, "boot").Str(keySandbox, id).Err(m.err).Send()
 		}
 		final := errors.Is(m.err, runtime.ErrUnsupported) || errors.Is(m.err, runtime.ErrImage)
@@ -254,6 +256,7 @@ func (a *poolActor) onBootEnded(m bootEnded) {
 		return
 	}
 	a.log.Debug().Str(keyEvent, "boot").Str(keySandbox, id).Float64(keyTookMS, ms(m.took)).Send()
+	observed(a.profile.obs, SandboxBooted{Profile: a.profile.name, Sandbox: id, Took: m.took})
 	a.profile.reg.update(m.slot, func(b *box) { b.state, b.since = pool.Ready, time.Now() })
 	a.watch(b)
 	a.apply(pool.BootDone{Slot: m.slot})
@@ -276,6 +279,7 @@ func (a *poolActor) watch(b *box) {
 func (a *poolActor) onDied(m died) {
 	if b := a.profile.reg.box(m.slot); b != nil && b.state == pool.Ready {
 		a.log.Warn().Str(keyEvent, "lost").Str(keySandbox, b.id).Msg("a frozen sandbox died")
+		observed(a.profile.obs, SandboxLost{Profile: a.profile.name, Sandbox: b.id})
 		a.apply(pool.Lost{Slot: m.slot, Cause: runtime.ErrLost})
 	}
 }

@@ -16,11 +16,13 @@ import (
 // profile is one pool as all its actors share it. Its fields never change but for those that guard themselves.
 type profile struct {
 	runtime.Limits
-	rt  runtime.Runtime
-	cfg pool.Config
-	reg *registry
-	log zerolog.Logger
-	tag string // begins the ids of its sandboxes
+	name string
+	obs  Observer
+	rt   runtime.Runtime
+	cfg  pool.Config
+	reg  *registry
+	log  zerolog.Logger
+	tag  string // begins the ids of its sandboxes
 
 	incarnations atomic.Uint64 // of its actor
 	times        times

@@ -66,6 +66,9 @@ func (s *sessionActor) onLeased(c actor.Context, m leased) {
 	}
 	s.call.log.Debug().Str(keyEvent, "lease").Str(keySandbox, m.sandbox.ID()).Str(keyPool, string(m.how)).
 		Float64(keyQueueMS, ms(time.Since(s.call.req.Queued))).Send()
+	if f := s.call.req.Follow; f != nil {
+		f.Leased(m.sandbox.ID(), m.how)
+	}
 	s.talking, s.slot = true, m.slot
 	var ctx context.Context
 	ctx, s.end = context.WithCancelCause(context.Background())

@@ -133,6 +133,7 @@ func (s *supervisor) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, c
 		s.restarts[name] = r
 	}
 	delay, n := r.next(time.Now())
+	observed(s.sys.cfg.Observer, ActorRestarted{Part: "pool"})
 	s.sys.log.Error().Str(keyEvent, "pool failed").Str(keyProfile, name).Int("times", n).Dur("restart_in", delay).
 		Send()
 	if err, ok := reason.(error); ok {

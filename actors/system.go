@@ -58,7 +58,7 @@ func Start(cfg Config) (*System, error) {
 		p := cfg.Profiles[name]
 		s.profiles[name] = &profile{
 			Limits: p.Limits, rt: p.Runtime, cfg: p.Pool, reg: newRegistry(),
-			log: cfg.Log.With().Str(keyProfile, name).Logger(), tag: fmt.Sprintf("tp-%s-%d", hex.EncodeToString(salt), i),
+			name: name, obs: cfg.Observer, log: cfg.Log.With().Str(keyProfile, name).Logger(), tag: fmt.Sprintf("tp-%s-%d", hex.EncodeToString(salt), i),
 		}
 	}
 	s.start()
@@ -74,6 +74,7 @@ func (s *System) start() {
 	}))
 	s.out = outside{root: sys.Root, wg: &s.tasks, crew: newCrew()}
 	guard := &guardian{failed: func(reason any, stopping bool) {
+		observed(s.cfg.Observer, ActorRestarted{Part: "supervisor"})
 		s.log.Error().Str(keyEvent, "supervisor failed").Bool("given_up", stopping).Send()
 		if err, ok := reason.(error); ok {
 			logBug(s.log, err)
@@ -129,7 +130,11 @@ func (s *System) admit(req Request) (*call, *Result) {
 		req.Profile = s.cfg.DefaultProfile
 	}
 	c := &call{req: req, timeout: req.Timeout, reply: make(chan Result, 1)}
-	c.log = s.log.With().Str(keyRequest, req.ID).Logger()
+	fields := s.log.With().Str(keyRequest, req.ID)
+	if req.Trace != "" {
+		fields = fields.Str(keyTrace, req.Trace)
+	}
+	c.log = fields.Logger()
 	if c.timeout == 0 {
 		c.timeout = s.cfg.DefaultTimeout
 	}
