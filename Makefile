@@ -9,11 +9,14 @@ TOOLS   := github.com/containerd/containerd/v2/cmd/containerd \
            github.com/opencontainers/runc \
            github.com/rootless-containers/rootlesskit/v3/cmd/rootlesskit
 LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-# What the build and the host need from Debian: a C compiler and libseccomp for runc, newuidmap and newgidmap.
+# What the build and the host need from Debian: a C compiler and libseccomp for runc and the shim, newuidmap, newgidmap.
 DEBS    := gcc libc6-dev libseccomp-dev pkg-config uidmap ca-certificates
+# The demo and the tests also start servers from PyPI, and the tests from npm, and make a Debian image.
+DEMODEBS := python3 python3-venv git
+TESTDEBS := $(DEMODEBS) mmdebstrap $(if $(shell command -v npm 2>/dev/null),,nodejs npm)
 export CGO_ENABLED := 1
 
-.PHONY: all build tools shim packages setup demo test unit lint fmt docs bench clean help
+.PHONY: all build tools shim packages demo-packages test-packages setup demo test unit lint fmt docs bench clean help
 
 all: build
 
@@ -35,25 +38,29 @@ tools: packages
 	$(GO) build -trimpath -tags seccomp -ldflags '-s -w' -o $(BIN)/ $(TOOLS)
 
 # Installs what is missing when run as root; as an ordinary user names the one command that does.
-packages:
-	@missing=$$(dpkg-query -W -f='$${db:Status-Status} $${Package}\n' $(DEBS) 2>/dev/null | awk '$$1=="installed"{print $$2}' | sort -u > /tmp/.thawpool-have.$$$$; \
-	  for p in $(DEBS); do grep -qx "$$p" /tmp/.thawpool-have.$$$$ || echo $$p; done; rm -f /tmp/.thawpool-have.$$$$); \
-	if [ -n "$$missing" ]; then \
-	  if [ "$$(id -u)" = 0 ]; then \
-	    apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing; \
-	  else \
-	    echo "thawpool: these packages are missing:" $$missing >&2; \
-	    echo "thawpool: run once as root:  sudo make setup" >&2; exit 1; \
-	  fi; \
-	fi
+packages: ; @$(call install,$(DEBS))
+demo-packages: ; @$(call install,$(DEMODEBS),optional)
+test-packages: ; @$(call install,$(TESTDEBS),optional)
 
-setup: build ## (root) prepare this host and the user behind sudo: packages, account, subordinate ids, cgroups
+# install PACKAGES [optional]: an ordinary user who lacks an optional one goes on without what needs it.
+define install
+missing=; for p in $(1); do \
+  [ "$$(dpkg-query -W -f='$${db:Status-Status}' $$p 2>/dev/null)" = installed ] || missing="$$missing $$p"; done; \
+if [ -z "$$missing" ]; then :; \
+elif [ "$$(id -u)" = 0 ]; then \
+  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing; \
+elif [ -n "$(2)" ]; then echo "thawpool: not installed, parts that need it are left out:$$missing" >&2; \
+else echo "thawpool: these packages are missing:$$missing" >&2; \
+  echo "thawpool: run once as root:  sudo make setup" >&2; exit 1; fi
+endef
+
+setup: build demo-packages test-packages ## (root) prepare this host and the user behind sudo: packages, account, subordinate ids, cgroups
 	$(BIN)/thawpool setup $(if $(SUDO_USER),--user $(SUDO_USER))
 
-demo: build ## build everything, prepare the host when root, and show an agent's calls with their receipts
+demo: build demo-packages ## build everything, prepare the host when root, and show an agent's calls with their receipts
 	$(BIN)/thawpool demo
 
-test: build ## every test there is, against real rootless containerd
+test: build test-packages ## every test there is, against real rootless containerd
 	$(GO) vet -tags integration ./...
 	CI=$(CI) $(GO) test -race -tags integration -timeout 25m ./...
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,8 +53,17 @@ func runDemo(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, demoWarmup)
 	defer cancel()
 	fmt.Fprintln(out, "An MCP client starts `thawpool serve` and waits for the pool (the very first time it makes the image).")
+	args := []string{"--pool-size", "4", "--queue-wait", "3m", "--log-level", "warn"}
+	steps := demoSteps
+	servers, err := newDemoServers(ctx)
+	if err != nil {
+		fmt.Fprintf(out, "Without the part on other servers, which could not be installed (Debian's python3-venv and PyPI are needed): %v\n", err)
+	} else {
+		defer servers.close()
+		args, steps = append(args, "--servers-config", servers.config), append(slices.Clone(steps), servers.step())
+	}
 	began := time.Now()
-	a, err := startAgent(ctx, os.Stderr, "--pool-size", "4", "--queue-wait", "3m", "--log-level", "warn")
+	a, err := startAgent(ctx, os.Stderr, args...)
 	if err != nil {
 		return err
 	}
@@ -61,7 +71,7 @@ func runDemo(ctx context.Context, out io.Writer) error {
 		return closeAfter(a, err)
 	}
 	fmt.Fprintf(out, "First answer after %.1f s.\n", time.Since(began).Seconds())
-	for _, s := range demoSteps {
+	for _, s := range steps {
 		think()
 		if err := a.show(ctx, out, s); err != nil {
 			return closeAfter(a, err)
@@ -91,6 +101,9 @@ func (a *agent) show(ctx context.Context, out io.Writer, s demoStep) error {
 		return fmt.Errorf("%s: %w", s.title, err)
 	}
 	fmt.Fprintf(out, "%s\n%s\n", indent(text, "    "), receiptLine(res, time.Since(began)))
+	for _, c := range res.Receipt.Calls {
+		fmt.Fprintf(out, "    [called %s %s · %.1f ms · %d bytes in · %d out · %s]\n", c.Server, c.Tool, c.MS, c.BytesIn, c.BytesOut, c.Outcome)
+	}
 	return nil
 }
 
