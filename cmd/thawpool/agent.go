@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
@@ -18,28 +19,38 @@ import (
 // gets.
 type agent struct {
 	client *client.Client
+	cmd    *exec.Cmd
 }
 
 // startAgent runs this binary's serve with args. Its log goes to log.
 func startAgent(ctx context.Context, log io.Writer, args ...string) (*agent, error) {
+	return startAgentOf(ctx, log, append([]string{"serve"}, args...)...)
+}
+
+// startAgentOf runs this binary with args, which make it an MCP server.
+func startAgentOf(ctx context.Context, log io.Writer, args ...string) (*agent, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	tr := transport.NewStdioWithOptions(self, os.Environ(), append([]string{"serve"}, args...),
-		transport.WithCommandStderrWriter(log))
-	c := client.NewClient(tr)
-	if err := c.Start(ctx); err != nil {
-		return nil, fmt.Errorf("start thawpool serve: %w", err)
+	a := &agent{cmd: exec.Command(self, args...)}
+	tr := transport.NewStdioWithOptions(self, nil, args, transport.WithCommandStderrWriter(log),
+		transport.WithCommandFunc(func(context.Context, string, []string, []string) (*exec.Cmd, error) { return a.cmd, nil }))
+	a.client = client.NewClient(tr)
+	if err := a.client.Start(ctx); err != nil {
+		return nil, fmt.Errorf("start thawpool %s: %w", args[0], err)
 	}
 	req := mcp.InitializeRequest{}
 	req.Params.ClientInfo = mcp.Implementation{Name: "thawpool", Version: version}
-	if _, err := c.Initialize(ctx, req); err != nil {
-		_ = c.Close()
+	if _, err := a.client.Initialize(ctx, req); err != nil {
+		_ = a.client.Close()
 		return nil, fmt.Errorf("initialize: %w", err)
 	}
-	return &agent{client: c}, nil
+	return a, nil
 }
+
+// pid is the server's.
+func (a *agent) pid() int { return a.cmd.Process.Pid }
 
 // run calls run_python. text is what a model would read.
 func (a *agent) run(ctx context.Context, args map[string]any) (res actors.Result, text string, err error) {

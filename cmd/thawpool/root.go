@@ -85,6 +85,9 @@ func (a *app) addCommands(root *cobra.Command) {
 	add(servers)
 	add(newDaemonCommand())
 	add(newDemoCommand())
+	add(newBenchCommand(a), groupPool, groupLimits, groupSandbox, groupDaemon, groupLog)
+	add(newBenchUpstreamCommand())
+	add(newBenchFrontCommand())
 	add(newConfigCommand(a), groups...)
 	add(newVersionCommand(a))
 }

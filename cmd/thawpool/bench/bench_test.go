@@ -3,7 +3,9 @@ package bench
 import (
 	"context"
 	"errors"
+	"iter"
 	"math"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -54,9 +56,13 @@ func TestSummarizeNothingGood(t *testing.T) {
 func TestArrivalsArePoisson(t *testing.T) {
 	t.Parallel()
 	const rate, n = 200.0, 100000
-	at := Arrivals(rate, n, 7)
+	var at []time.Duration
 	var sum, squares, last float64
-	for _, a := range at {
+	for a := range arrivals(rate, 7) {
+		if len(at) == n {
+			break
+		}
+		at = append(at, a)
 		gap := a.Seconds() - last
 		if gap < 0 {
 			t.Fatal("arrivals go back in time")
@@ -70,8 +76,54 @@ func TestArrivalsArePoisson(t *testing.T) {
 	if math.Abs(mean*rate-1) > 0.02 || math.Abs(deviation*rate-1) > 0.03 {
 		t.Errorf("mean %v, deviation %v, want %v", mean, deviation, 1/rate)
 	}
-	if again := Arrivals(rate, n, 7); again[n-1] != at[n-1] {
-		t.Error("the same seed gave other arrivals")
+	i := 0
+	for again := range arrivals(rate, 7) {
+		if again != at[i] {
+			t.Fatal("the same seed gave other arrivals")
+		}
+		if i++; i == 100 {
+			break
+		}
+	}
+	if other := slices.Collect(first(arrivals(rate, 8), 1)); other[0] == at[0] {
+		t.Error("another seed gave the same arrivals")
+	}
+}
+
+func first[T any](all iter.Seq[T], n int) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for x := range all {
+			if n--; n < 0 || !yield(x) {
+				return
+			}
+		}
+	}
+}
+
+// A load that is bounded by time ends with it, and its calls keep their order.
+func TestLoadsEndWithTheirTime(t *testing.T) {
+	for name, l := range map[string]Load{
+		"closed": {Concurrency: 2, Duration: time.Second, Warmup: 3},
+		"open":   {Rate: 20, Duration: time.Second, Warmup: 3, Seed: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := false
+				l.Begin = func() { began = true }
+				samples := Run(t.Context(), l, func(context.Context, int) Sample {
+					time.Sleep(100 * time.Millisecond)
+					return Sample{}
+				})
+				if len(samples) < 10 || len(samples) > 40 || !began || l.Rate == 0 && len(samples) != 20 {
+					t.Errorf("%d samples, begun %v", len(samples), began)
+				}
+				for i, s := range samples {
+					if s.At >= time.Second || i > 0 && s.At < samples[i-1].At {
+						t.Errorf("call %d was due at %v", i, s.At)
+					}
+				}
+			})
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"html/template"
 	"io"
+	"slices"
 	"sort"
 	"time"
 
@@ -42,7 +43,7 @@ func (r Report) WriteHTML(w io.Writer) error {
 	}{
 		{r.latencyChart, "Latency: how many of the calls were answered within a time. The time axis is logarithmic."},
 		{r.hitChart, "Share of calls that found a frozen sandbox ready, second by second."},
-		{r.levelChart, "Frozen sandboxes in the pool as each answer saw them."},
+		{r.levelChart, "Frozen sandboxes in the pool over time."},
 	}
 	data := struct {
 		Text   string
@@ -77,26 +78,26 @@ func render(draw func() (*plot.Plot, error)) (template.HTML, error) {
 	return template.HTML("<svg" + string(svg)), nil   //nolint:gosec // drawn here from numbers and our own names
 }
 
-// latencyChart is the cumulative distribution of every row.
+// latencyChart is the cumulative distribution of every row: of its warm answers where rounds measured them.
 func (r Report) latencyChart() (*plot.Plot, error) {
 	p := plot.New()
 	p.X.Label.Text, p.Y.Label.Text = "milliseconds", "% of calls"
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: 2}
 	lines := make([]any, 0, 2*len(r.Rows))
 	for _, row := range r.Rows {
-		var ms []float64
+		values := row.WarmAll
 		for _, s := range row.Samples {
-			if s.Err == nil {
-				ms = append(ms, max(s.Latency.Seconds()*1000, 0.001))
+			if s.Err == nil && len(row.WarmAll) == 0 {
+				values = append(values, msOf(s.Latency))
 			}
 		}
-		if len(ms) < 2 {
+		if len(values) < 2 {
 			continue
 		}
-		sort.Float64s(ms)
-		xy := make(plotter.XYs, len(ms))
-		for i, v := range ms {
-			xy[i] = plotter.XY{X: v, Y: 100 * float64(i+1) / float64(len(ms))}
+		values = slices.Sorted(slices.Values(values))
+		xy := make(plotter.XYs, len(values))
+		for i, v := range values {
+			xy[i] = plotter.XY{X: max(v, 0.001), Y: percent * float64(i+1) / float64(len(values))}
 		}
 		lines = append(lines, row.Name, xy)
 	}
@@ -129,10 +130,8 @@ func (r Report) hitChart() (*plot.Plot, error) {
 func (r Report) levelChart() (*plot.Plot, error) {
 	return r.overTime("frozen sandboxes", func(row Row) plotter.XYs {
 		var xy plotter.XYs
-		for _, s := range row.Samples {
-			if s.Err == nil && s.Pool != "" && s.Ready >= 0 {
-				xy = append(xy, plotter.XY{X: (s.At + s.Latency).Seconds(), Y: float64(s.Ready)})
-			}
+		for _, l := range row.Levels {
+			xy = append(xy, plotter.XY{X: l.At.Seconds(), Y: float64(l.Ready)})
 		}
 		return xy
 	})
