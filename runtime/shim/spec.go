@@ -90,15 +90,13 @@ func newProcess(p *specs.Process, init bool) (*libcontainer.Process, error) {
 	if p.ConsoleSize != nil {
 		lp.ConsoleWidth, lp.ConsoleHeight = uint16(p.ConsoleSize.Width), uint16(p.ConsoleSize.Height)
 	}
-	// The init's own limits are in the container's config already.
-	if !init {
-		for _, r := range p.Rlimits {
-			t, ok := rlimits[r.Type]
-			if !ok {
-				return nil, fmt.Errorf("rlimit %q is not known", r.Type)
-			}
-			lp.Rlimits = append(lp.Rlimits, configs.Rlimit{Type: t, Hard: r.Hard, Soft: r.Soft})
+	// Also the init's: specconv puts none into the container's config.
+	for _, r := range p.Rlimits {
+		t, ok := rlimits[r.Type]
+		if !ok {
+			return nil, fmt.Errorf("rlimit %q is not known", r.Type)
 		}
+		lp.Rlimits = append(lp.Rlimits, configs.Rlimit{Type: t, Hard: r.Hard, Soft: r.Soft})
 	}
 	return lp, nil
 }
