@@ -108,3 +108,39 @@ func (r *registry) copies() []box {
 	}
 	return all
 }
+
+// Followers makes one Follower of two, either of which may be nil.
+func Followers(a, b Follower) Follower {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return followers{a, b}
+}
+
+type followers struct{ a, b Follower }
+
+func (f followers) Leased(sandbox string, how pool.How) {
+	f.a.Leased(sandbox, how)
+	f.b.Leased(sandbox, how)
+}
+
+func (f followers) Thawed(sandbox string) {
+	f.a.Thawed(sandbox)
+	f.b.Thawed(sandbox)
+}
+
+func (f followers) Inner(ctx context.Context, verb string, args json.RawMessage) (context.Context, func(InnerCall)) {
+	ctx, a := f.a.Inner(ctx, verb, args)
+	ctx, b := f.b.Inner(ctx, verb, args)
+	return ctx, func(c InnerCall) {
+		if a != nil {
+			a(c)
+		}
+		if b != nil {
+			b(c)
+		}
+	}
+}
