@@ -23,10 +23,9 @@ import (
 )
 
 const (
-	// bootPatience is how long a new containerd may take until it serves: 0.3 s on the machine of facts, more under load.
-	bootPatience = 15 * time.Second
-	// bootPoll is how often it is asked meanwhile.
-	bootPoll = 5 * time.Millisecond
+	// bootPatience is how long a new containerd may take until it serves. That is 0.3 s on an idle machine, and half a
+	// minute on an emulated one that is busy too. One that fails says so by ending.
+	bootPatience = 60 * time.Second
 	// killPatience bounds the end of the daemon and its sandboxes.
 	killPatience = 10 * time.Second
 )
@@ -129,16 +128,14 @@ func wipeWord(wipe bool) string {
 func (b *box) awaitServing(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, bootPatience)
 	defer cancel()
-	tick := time.NewTicker(bootPoll)
-	defer tick.Stop()
-	for {
+	for wait := shortestPoll; ; wait = longer(wait) {
 		p, err := probe(ctx, b.layout.socket(), bootPatience)
 		if err == nil {
 			b.proc = p
 			return nil
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(wait):
 		case <-b.exited:
 			return fmt.Errorf("containerd did not start: %s", b.words)
 		case <-ctx.Done():

@@ -21,9 +21,12 @@ const (
 	// probePatience is how long a healthy daemon may take to say so before Ensure looks closer.
 	probePatience = 2 * time.Second
 	// keeperPatience is how long a keeper may take until its daemon serves. It is longer than a keeper needs to notice a
-	// hanging containerd (healthEvery, healthPatience, healthStrikes) and to start another. After it the keeper itself
-	// is taken for hung and replaced.
-	keeperPatience = 20 * time.Second
+	// hanging containerd (healthEvery, healthPatience, healthStrikes) and to start another (bootPatience). After it the
+	// keeper itself is taken for hung and replaced.
+	keeperPatience = 90 * time.Second
+	// shortestPoll and longestPoll are how often something is looked at that is about to happen.
+	shortestPoll = 5 * time.Millisecond
+	longestPoll  = 50 * time.Millisecond
 )
 
 // Daemon is a running private containerd, in use by this process until Close.
@@ -154,6 +157,9 @@ var (
 	errKeeperEnded = errors.New("the daemon's keeper has ended")
 )
 
+// longer is the next wait of a poll.
+func longer(wait time.Duration) time.Duration { return min(wait*3/2, longestPoll) }
+
 // keeperRuns tells whether a keeper holds its lock.
 func keeperRuns(l layout) (bool, error) {
 	held, err := isLocked(l.path("keeper.lock"))
@@ -184,10 +190,8 @@ func awaitKeeper(ctx context.Context, l layout, started *launch) (*process, erro
 	began := time.Now()
 	patience := time.NewTimer(keeperPatience)
 	defer patience.Stop()
-	tick := time.NewTicker(lockPoll)
-	defer tick.Stop()
 	seen := started == nil // whether this keeper is known to have taken its lock
-	for {
+	for wait := shortestPoll; ; wait = longer(wait) {
 		if r, err := l.readRecord(); err == nil && r.Phase == phaseReady {
 			if p, err := probe(ctx, l.socket(), probePatience); err == nil {
 				return p, nil
@@ -205,7 +209,7 @@ func awaitKeeper(ctx context.Context, l layout, started *launch) (*process, erro
 			return nil, keeperError(l, started)
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(wait):
 		case <-patience.C:
 			return nil, fmt.Errorf("%w: %w after %v", runtime.ErrUnavailable, errKeeperHangs, keeperPatience)
 		case <-ctx.Done():
