@@ -174,9 +174,9 @@ func (f *fake) hasRun(prefix string) bool {
 	return slices.ContainsFunc(f.ran, func(line string) bool { return strings.HasPrefix(line, prefix) })
 }
 
-// emptyKernelFiles removes the files from control group directories: the kernel's do not keep a directory.
-func (f *fake) emptyKernelFiles(group string) {
-	files, err := filepath.Glob(f.path("/sys/fs/cgroup/*" + group + "/*"))
+// emptyKernelFiles removes the files from the account's control groups: the kernel's do not keep a directory.
+func (f *fake) emptyKernelFiles() {
+	files, err := filepath.Glob(f.path("/sys/fs/cgroup/*" + host.GroupBase(1234) + "/*"))
 	f.check(err)
 	var errs []error
 	for _, file := range files {

@@ -22,7 +22,7 @@ import (
 // lockFile serialises preparations: several commands may be started by root at once.
 const lockFile = "/run/thawpool-setup.lock"
 
-// ErrNotRoot: preparing a machine takes root.
+// ErrNotRoot means that somebody else than root tried: preparing a machine takes root.
 var ErrNotRoot = errors.New("preparing this machine takes root")
 
 // Preparer prepares one machine. The zero value is not usable; see New.

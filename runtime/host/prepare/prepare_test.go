@@ -39,7 +39,7 @@ func TestServiceAccountIsMadeOnceAndTakenBack(t *testing.T) {
 		t.Errorf("the second time it ran %q and said %q", f.ran, f.said)
 	}
 
-	f.emptyKernelFiles("/thawpool-1234")
+	f.emptyKernelFiles()
 	f.ran = nil
 	f.check(f.Undo(t.Context(), nil))
 	if !f.hasRun("userdel --remove thawpool") || f.there("/sys/fs/cgroup/memory/thawpool-1234") || f.there(recordFile) {
@@ -56,7 +56,7 @@ func TestServiceAccountIsMadeOnceAndTakenBack(t *testing.T) {
 func TestUndoWithoutARecord(t *testing.T) {
 	f := newFake(t, v1Mounts)
 	f.prepare(host.Account)
-	f.emptyKernelFiles("/thawpool-1234")
+	f.emptyKernelFiles()
 	f.check(os.Remove(f.path(recordFile)))
 	f.check(f.Undo(t.Context(), nil))
 	if f.users[host.Account] != nil || f.there("/sys/fs/cgroup/pids/thawpool-1234") {
@@ -72,7 +72,7 @@ func TestOrdinaryUserKeepsWhatItHad(t *testing.T) {
 	if f.hasRun("useradd") || f.hasRun("usermod --add-subuids") || !f.hasRun("usermod --add-subgids 100000-165535 alice") {
 		t.Errorf("ran %q", f.ran)
 	}
-	f.emptyKernelFiles("/thawpool-1234")
+	f.emptyKernelFiles()
 	f.ran = nil
 	f.check(f.Undo(t.Context(), []string{"alice"}))
 	if f.users["alice"] == nil || f.hasRun("userdel") {
@@ -104,7 +104,7 @@ func TestE03SubIDsOfADirectoryUser(t *testing.T) {
 	if got := f.get("/etc/subuid"); got != "bob:100000:65536\nldap.user:165536:65536\n" {
 		t.Errorf("%q", got)
 	}
-	f.emptyKernelFiles("/thawpool-1234")
+	f.emptyKernelFiles()
 	f.fails["usermod --del-subuids"] = errors.New("user 'ldap.user' does not exist")
 	f.check(f.Undo(t.Context(), nil))
 	if got := f.get("/etc/subuid"); got != "bob:100000:65536\n" {
@@ -262,7 +262,7 @@ func TestAppArmorProfile(t *testing.T) {
 	if err := f.Run(t.Context(), Options{BinDir: "/srv/{x}"}); err == nil {
 		t.Error("a directory that the profile cannot name was accepted")
 	}
-	f.emptyKernelFiles("/thawpool-1234")
+	f.emptyKernelFiles()
 	f.check(f.Undo(t.Context(), nil))
 	if f.there(host.AppArmorProfile) || !f.hasRun("apparmor_parser -R") {
 		t.Error("the profile is left")
