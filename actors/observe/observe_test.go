@@ -16,7 +16,9 @@ import (
 	"github.com/thawpool/thawpool/pool"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/blevesearch/bleve_index_api.AnalysisWorker"))
+}
 
 // runner answers calls as a System would.
 type runner func(ctx context.Context, req actors.Request) actors.Result
