@@ -240,7 +240,9 @@ func (b *benchRun) note(format string, args ...any) {
 }
 
 // say tells whoever waits what is going on.
-func (b *benchRun) say(format string, args ...any) { fmt.Fprintf(b.err, "bench: "+format+"\n", args...) }
+func (b *benchRun) say(format string, args ...any) {
+	fmt.Fprintf(b.err, "bench: "+format+"\n", args...)
+}
 
 // program is the source of each call: what was asked for, with output and tool calls as asked for.
 func (o *benchOptions) program() string {

@@ -12,7 +12,7 @@ import (
 
 // Names of commands that bench starts and nobody else needs.
 const (
-	benchUpstreamName = "bench-upstream"
+	benchUpstreamName = "bench-tool"
 	benchFrontName    = "bench-front"
 )
 
