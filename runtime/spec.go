@@ -104,9 +104,17 @@ func scratch(dir string, size int64) specs.Mount {
 	}
 }
 
+// A sandbox boots at a tenth of the processor's share that one gets once it is frozen, so that refilling the pool after a
+// burst does not slow the burst's own runs.
+const (
+	bootShares uint64 = 102 // of 1024, the kernel's default (cpu.shares; runtimes convert it for cgroup v2)
+	RunWeight         = 100 // for host.Group.SetCPUWeight, at the end of a boot
+)
+
 func resources(l Limits, h SpecHost) *specs.LinuxResources {
-	pids, memory := l.PIDs, l.Memory
+	pids, memory, shares := l.PIDs, l.Memory, bootShares
 	r := &specs.LinuxResources{
+		CPU:     &specs.LinuxCPU{Shares: &shares},
 		Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}, // the runtime adds its default nodes
 		Memory:  &specs.LinuxMemory{Limit: &memory},
 		Pids:    &specs.LinuxPids{Limit: &pids},

@@ -45,7 +45,7 @@ func (s *session) boot(ctx context.Context, id string) (_ *sandbox, err error) {
 		do   func(context.Context) error
 	}{
 		{"record", b.record}, {"FIFOs", b.makeFIFOs}, {"create", b.create}, {"limits", b.checkLimits},
-		{"start", b.start}, {"ready", b.ready}, {"freeze", b.freeze},
+		{"start", b.start}, {"ready", b.ready}, {"freeze", b.freeze}, {"weight", b.weigh},
 	}
 	event := s.cfg.Log.Debug().Str("sandbox", id)
 	for _, step := range steps {
@@ -236,3 +236,6 @@ func (b *sandbox) freeze(ctx context.Context) error {
 		}
 	}
 }
+
+// weigh gives a sandbox that has booted its full share of the processor.
+func (b *sandbox) weigh(context.Context) error { return b.group.SetCPUWeight(runtime.RunWeight) }
