@@ -86,9 +86,10 @@ type Front struct {
 	cfg  Config
 	mcp  *server.MCPServer
 	log  zerolog.Logger
-	boot string        // random, so that request ids of two processes differ
-	seq  atomic.Uint64 // numbers requests
-	sess atomic.Uint64 // numbers sessions
+	boot string                 // random, so that request ids of two processes differ
+	seq  atomic.Uint64          // numbers requests
+	sess atomic.Uint64          // numbers sessions
+	told atomic.Pointer[string] // the summary of servers that clients know
 }
 
 // New checks cfg and builds the face. It starts nothing.
@@ -117,6 +118,8 @@ func New(cfg Config) (*Front, error) {
 	_, _ = rand.Read(salt[:]) // crypto/rand never fails: it ends the process instead
 	f := &Front{cfg: cfg, log: cfg.Log, boot: hex.EncodeToString(salt[:])}
 	f.mcp = f.newServer()
+	now := f.summary()
+	f.told.Store(&now)
 	return f, nil
 }
 
@@ -146,8 +149,12 @@ func (f *Front) newServer() *server.MCPServer {
 // MCP gives the protocol server, for other tools and other transports.
 func (f *Front) MCP() *server.MCPServer { return f.mcp }
 
-// ToolsChanged tells all clients to ask for the tools again, since the summary of servers is part of them.
+// ToolsChanged says that Config.Servers may have another answer. If it has, clients are told to ask for the tools again.
 func (f *Front) ToolsChanged() {
+	now := f.summary()
+	if *f.told.Swap(&now) == now {
+		return
+	}
 	f.mcp.SendNotificationToAllClients(mcp.MethodNotificationToolsListChanged, nil)
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -339,7 +340,12 @@ func TestSlowClient(t *testing.T) {
 // Two sessions of one front share nothing.
 func TestTwoSessions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, err := New(config(&script{}))
+		cfg := config(&script{})
+		var servers atomic.Pointer[string]
+		set := func(s string) { servers.Store(&s) }
+		set("one")
+		cfg.Servers = func() string { return *servers.Load() }
+		f, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -349,6 +355,8 @@ func TestTwoSessions(t *testing.T) {
 		a.send(callLine("1", "sleep 5"))
 		b.send(callLine("1", "sleep 5"))
 		a.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		f.ToolsChanged() // they have not
+		set("one, two")
 		f.ToolsChanged()
 		for _, w := range []*wire{a, b} {
 			if m := w.recv(); m["method"] != "notifications/tools/list_changed" {

@@ -33,6 +33,13 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
+	if os.Getenv(upstreamEnv) != "" {
+		if err := serveUpstream(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if err := build(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

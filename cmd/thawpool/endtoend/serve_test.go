@@ -246,7 +246,7 @@ func TestManyAtOnce(t *testing.T) {
 	sending.Go(func() {
 		for i := range calls {
 			free <- struct{}{}
-			s.call(i+1, fmt.Sprintf("import os\nopen('/workspace/f', 'x').write('%d')\nprint(open('/workspace/f').read(), os.listdir('/workspace'), os.getpid())", i))
+			s.call(i+1, fmt.Sprintf("import os\nopen('/tmp/f', 'x').write('%d')\nprint(open('/tmp/f').read(), os.listdir('/tmp'), os.getpid())", i))
 		}
 	})
 	sandboxes := map[string]bool{}
