@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,18 +16,43 @@ import (
 // suiteLimit ends a suite that hangs; one that works needs a small part of it.
 const suiteLimit = 15 * time.Minute
 
+// scratch lives as long as the test program: unpacking the interpreter once is enough.
+var scratch string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "guest-test-")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		scratch = dir
+		return m.Run()
+	}())
+}
+
+var unpacked = sync.OnceValues(func() (string, error) {
+	embedded, err := python.NewEmbeddedPythonWithTmpDir(filepath.Join(scratch, "python"), false)
+	if err != nil {
+		return "", err
+	}
+	return embedded.GetExePath()
+})
+
+// embeddedPython is the interpreter of the default image.
+func embeddedPython(tb testing.TB) string {
+	tb.Helper()
+	exe, err := unpacked()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return exe
+}
+
 // TestGuestEmbedded runs the Python tests with the interpreter of the default image.
 func TestGuestEmbedded(t *testing.T) {
 	t.Parallel()
-	embedded, err := python.NewEmbeddedPythonWithTmpDir(filepath.Join(t.TempDir(), "python"), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	exe, err := embedded.GetExePath()
-	if err != nil {
-		t.Fatal(err)
-	}
-	runSuite(t, exe)
+	runSuite(t, embeddedPython(t))
 }
 
 // TestGuestHost runs them with the python3 of this machine, which is another version as a rule.

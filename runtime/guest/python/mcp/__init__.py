@@ -6,10 +6,13 @@
     from mcp.tools import name                a function that an earlier run has saved
 """
 
+import builtins
+
 from . import errors
 from .errors import *  # noqa: F401,F403
 
-__all__ = ["runtime", "servers", "tools", *errors.__all__]
+# Not those with a builtin namesake: a star import must not change what `except KeyError` means.
+__all__ = ["runtime", "servers", "tools", *(n for n in errors.__all__ if not hasattr(builtins, n))]
 
 
 def __getattr__(name):

@@ -2,7 +2,7 @@
 
 import inspect
 
-from . import _channel, _results, errors
+from . import _channel, errors
 from ._both import both
 
 _TRIES = 50  # of update_memory; each lost one means that somebody else's update succeeded
@@ -10,11 +10,11 @@ _MISSING = object()
 
 
 def _ask(verb, **args):
-    return _channel.link().call(verb, args, _results.parse)
+    return _channel.link().call(verb, args)
 
 
 async def _ask_later(verb, **args):
-    return await _channel.link().call_async(verb, args, _results.parse)
+    return await _channel.link().call_async(verb, args)
 
 
 def _saving(key, value, metadata):

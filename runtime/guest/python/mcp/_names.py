@@ -4,7 +4,7 @@ import sys
 
 import mcp
 
-from . import _channel, _state, _tools, runtime, servers, tools
+from . import _channel, _known, _state, _tools, runtime, servers, tools
 
 
 def namespace(link, run):
@@ -24,7 +24,7 @@ def namespace(link, run):
 def names():
     found = {name: _tools.Saved(name) for name in _state.saved}
     found.update({"mcp_" + s.alias: s for s in _state.servers.values()})
-    found.update({name: getattr(runtime, name) for name in runtime.GLOBALS})
+    found.update({name: getattr(runtime, name) for name in _known.HELPERS})
     found["mcp"] = mcp
     found["mcp_servers"] = _state.servers
     found["LOADED_MCP_SERVERS"] = tuple(_state.servers)

@@ -7,7 +7,7 @@ import sys
 import textwrap
 import types
 
-from . import _names_known, errors
+from . import _known, errors
 
 _CONSTANTS = (str, bytes, int, float, complex, bool, type(None), list, tuple, dict, set, frozenset)
 
@@ -75,7 +75,7 @@ class _Needs:
             )
 
     def _need(self, name, user):
-        if name in _names_known.NAMES or name.startswith("mcp_") or name in self.seen:
+        if name in _known.NAMES or name.startswith("mcp_") or name in self.seen:
             return
         if name in self.space:
             self.take(name, self.space[name])

@@ -18,18 +18,6 @@ from ._memory import (  # noqa: F401
 from ._save import delete_tool, list_saved_tools, save_tool  # noqa: F401
 from .errors import MCPError  # noqa: F401
 
-# What the code finds among its globals.
-GLOBALS = (
-    "save_tool",
-    "save_memory",
-    "load_memory",
-    "update_memory",
-    "delete_memory",
-    "list_memories",
-    "memory_exists",
-    "get_memory_info",
-)
-
 
 def _ask(verb, args):
     return _channel.link().call(verb, args, _results.parse)
@@ -241,4 +229,4 @@ def _added(info):
     return server
 
 
-__all__ = sorted(n for n in globals() if not n.startswith("_") and n not in ("both", "errors", "GLOBALS"))
+__all__ = sorted(n for n in globals() if not n.startswith("_") and n not in ("both", "errors"))

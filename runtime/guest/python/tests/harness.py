@@ -57,14 +57,17 @@ class Ended:
 class Runner:
     """One runner process, up to its ready frame."""
 
-    def __init__(self, env=None, handlers=None):
+    def __init__(self, env=None, handlers=None, limits=None):
         self.workspace = tempfile.mkdtemp(prefix="guest-test-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         base = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "THAWPOOL"))}
         base.update(THAWPOOL_WORKSPACE=self.workspace, PYTHONUTF8="1", LANG="C.UTF-8", TZ="UTC", HOME=self.workspace)
         base.update(env or {})
         self.handlers = handlers or {}
+        command = [sys.executable, "-I", "-X", "utf8", "-X", "pycache_prefix=" + CACHE, str(ROOT / "runner.py")]
+        if limits:
+            command = ["sh", "-c", limits + '; exec "$0" "$@"', *command]
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-X", "utf8", "-X", "pycache_prefix=" + CACHE, str(ROOT / "runner.py")],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

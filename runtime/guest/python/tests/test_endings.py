@@ -248,6 +248,12 @@ class Preload(unittest.TestCase):
             self.assertEqual(runner.process.wait(), 3)
             self.assertIn(b"cannot preload no_such_module: ModuleNotFoundError", runner.process.stderr.read())
 
+    def test_few_descriptors(self):
+        with Runner(limits="ulimit -n 32") as runner:
+            runner.start("import os\nprint(mcp_fs.x.sync(), sorted(os.listdir('/proc/self/fd'))[-1])", servers=["fs"])
+            runner.handlers["tools.call"] = lambda args: {"content": []}
+            self.assertEqual(runner.finish().stdout, "None 4\n")
+
     def test_ready_names_the_interpreter(self):
         with Runner() as runner:
             self.assertEqual(runner.ready, {"t": "ready", "v": 1, "python": "%d.%d.%d" % sys.version_info[:3]})

@@ -132,6 +132,13 @@ class Discovery(Case):
             ],
         )
 
+    def test_star_import_leaves_the_builtins_alone(self):
+        self.good(
+            "from mcp import *\nfrom mcp.runtime import *\nimport builtins\n"
+            "print(KeyError is builtins.KeyError, TimeoutError is builtins.TimeoutError, MCPError is mcp.MCPError)",
+            "True True True\n",
+        )
+
     def test_dir_and_all(self):
         ended = self.call(
             "from mcp import runtime\nfrom mcp.runtime import *\nimport mcp.servers\nprint(dir(mcp.servers))\nprint(runtime.__all__)"
@@ -158,8 +165,11 @@ class Memories(Case):
             from mcp.runtime import save_memory as again
             from mcp import runtime
             print(again is save_memory, runtime.load_memory is load_memory)
+            save_memory("d", {})
+            print(type(load_memory("d")))
             """,
-            "1 {'n': 9007199254740993, 's': 'é'} None []\nTrue False {'tags': ['x']} None\n['project'] True False []\nTrue True\n",
+            "1 {'n': 9007199254740993, 's': 'é'} None []\nTrue False {'tags': ['x']} None\n['project'] True False []\n"
+            "True True\n<class 'dict'>\n",
         )
 
     def test_update(self):

@@ -68,15 +68,16 @@ def be_child(first, channel, stdout, stderr):
     try:
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
-        os.dup2(channel, CHANNEL_FD, inheritable=False)
-        os.closerange(3, CHANNEL_FD)  # the frame channel, the parent's ends, and what was inherited by mistake
+        fd = min(CHANNEL_FD, os.sysconf("SC_OPEN_MAX") - 1)
+        os.dup2(channel, fd, inheritable=False)
+        os.closerange(3, fd)  # the frame channel, the parent's ends, and what was inherited by mistake
         os.setsid()  # a signal to the code's own process group must not reach the parent
         linux.prctl(linux.PR_SET_PDEATHSIG, parent.signal.SIGKILL)
         if os.getppid() != first:
             os._exit(1)  # it died before the line above
         from . import child
 
-        child.main(CHANNEL_FD, os.environ.pop(PRELOAD, ""))
+        child.main(fd, os.environ.pop(PRELOAD, ""))
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:

@@ -108,6 +108,8 @@ class Parent:
             self._ask()
             for fd, events in self.poll.poll():
                 self._serve(fd, events)
+            self._write_child()
+            self._write_host()
         self._finish()
         return 0
 
@@ -138,17 +140,14 @@ class Parent:
         self.asked = wanted
 
     def _serve(self, fd, events):
+        """Reads what has come; what is to be written the loop tries each time around."""
         if fd == self.wake:
             os.read(fd, 512)
             self._reap()
         elif fd == self.host_in:
             self._from_host()
-        elif fd == self.host_out:
-            self._write_host()
         elif fd == self.channel:
-            if events & select.POLLOUT:
-                self._write_child()
-            if events & ~select.POLLOUT and self.channel is not None:
+            if events & ~select.POLLOUT:
                 self._from_child()
         elif fd in self.outputs:
             self._from_output(self.outputs[fd])
@@ -163,13 +162,11 @@ class Parent:
             self._end()  # the host has gone
         if not self.deaf:
             self.to_child += data
-            self._write_child()
 
     def _send(self, frame):
-        if self.warming:
-            return
-        self.to_host += frame
-        self._write_host()
+        """Puts a frame into the line of those that the loop writes."""
+        if not self.warming:
+            self.to_host += frame
 
     def _write_host(self):
         try:
