@@ -44,8 +44,9 @@ type benchOptions struct {
 	boot     time.Duration
 	run      time.Duration
 
-	asJSON bool
-	html   string
+	asJSON  bool
+	html    string
+	profile string
 }
 
 // What bench does when nothing else is asked.
@@ -101,6 +102,8 @@ func (o *benchOptions) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.simulate, "simulate", false, "simulate the pool under several patterns of arrivals, and measure nothing")
 	f.DurationVar(&o.boot, "boot-time", 200*time.Millisecond, "what a boot takes in the simulation")
 	f.DurationVar(&o.run, "run-time", 50*time.Millisecond, "what a call takes in the simulation")
+	f.StringVar(&o.profile, profileFlag, "", "let the measured server write its CPU profile to this `file`")
+	_ = f.MarkHidden(profileFlag)
 	f.BoolVar(&o.asJSON, "json", false, "print the report as JSON")
 	f.StringVar(&o.html, "html", "", "write the report with charts to this `file` too, which needs nothing else to be read")
 }
@@ -242,6 +245,14 @@ func (b *benchRun) note(format string, args ...any) {
 // say tells whoever waits what is going on.
 func (b *benchRun) say(format string, args ...any) {
 	fmt.Fprintf(b.err, "bench: "+format+"\n", args...)
+}
+
+// profileArgs lets the server that is measured be profiled.
+func (o *benchOptions) profileArgs() []string {
+	if o.profile == "" {
+		return nil
+	}
+	return []string{"--" + profileFlag + "=" + o.profile}
 }
 
 // program is the source of each call: what was asked for, with output and tool calls as asked for.

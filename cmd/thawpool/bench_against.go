@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -52,7 +54,7 @@ func (b *benchRun) compare(ctx context.Context) (bench.Report, error) {
 		return bench.Report{}, err
 	}
 	r, err := b.compareIn(ctx, dir)
-	if err = errors.Join(err, remove()); err != nil {
+	if err = errors.Join(err, endPodman(dir), remove()); err != nil {
 		return bench.Report{}, err
 	}
 	for i := range r.Rows {
@@ -150,7 +152,7 @@ func (b *benchRun) round(ctx context.Context, all []*contender) error {
 // contenders starts what takes part. What it cannot have it notes.
 func (b *benchRun) contenders(ctx context.Context, dir string) ([]*contender, error) {
 	var all []*contender
-	s, err := b.serve(ctx, io.Discard)
+	s, err := b.serve(ctx, io.Discard, b.o.profileArgs()...)
 	if err != nil {
 		return all, err
 	}
@@ -289,12 +291,40 @@ func (b *benchRun) bareOf(name, dir, root, python string) (*bare, error) {
 		}
 		f.waited = false // conmon leaves its parent
 		f.env = env
+		own := filepath.Join(dir, "podman")
+		if err := b.podmanHome(own, f.cred); err != nil {
+			return nil, err
+		}
 		l := b.app.cfg.Limits
-		f.argv = append([]string{path, "--log-level=error", "run", "--rm", "-i", "--network=none", "--read-only", "--cap-drop=all",
+		f.argv = append([]string{path, "--log-level=error", "--root=" + own + "/root", "--runroot=" + own + "/run", "--tmpdir=" + own + "/tmp", "run", "--rm", "-i", "--network=none", "--read-only", "--cap-drop=all",
 			"--security-opt=no-new-privileges", "--pids-limit=" + strconv.FormatInt(l.PIDs, 10), "--memory=" + strconv.FormatInt(l.Memory, 10),
 			"--tmpfs=" + guest.Workspace, "--workdir=" + guest.Workspace, "--rootfs", root}, inside...)
 	}
 	return f, b.tryBare(f)
+}
+
+// podmanHome is where podman keeps everything, so that nothing of it stays.
+func (b *benchRun) podmanHome(own string, cred *syscall.Credential) error {
+	if err := os.Mkdir(own, 0o755); err != nil || cred == nil {
+		return err
+	}
+	return os.Chown(own, int(cred.Uid), int(cred.Gid))
+}
+
+// endPodman ends the process that holds podman's namespaces open, if podman took part.
+func endPodman(dir string) error {
+	data, err := os.ReadFile(filepath.Join(dir, "podman", "tmp", "pause.pid"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	pid, perr := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err = errors.Join(err, perr); err != nil {
+		return err
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
 }
 
 // tryBare makes one life, and explains why there is none.

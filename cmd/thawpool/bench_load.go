@@ -138,7 +138,7 @@ func (b *benchRun) load(ctx context.Context) (bench.Report, error) {
 	if err != nil {
 		return bench.Report{}, err
 	}
-	s, err := b.serve(ctx, io.Discard)
+	s, err := b.serve(ctx, io.Discard, b.o.profileArgs()...)
 	if err != nil {
 		return bench.Report{}, err
 	}

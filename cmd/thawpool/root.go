@@ -22,6 +22,7 @@ type app struct {
 	files      []string          // operands that name files to read
 	log        zerolog.Logger
 	hub        *actors.Hub // of commands that run code for a user
+	inside     *inside     // of serve: what operators see
 }
 
 func newApp() *app {
@@ -69,7 +70,9 @@ func (a *app) addCommands(root *cobra.Command) {
 		a.addFlags(cmd, which...)
 		root.AddCommand(cmd)
 	}
-	add(newServeCommand(a), groups...)
+	serve := newServeCommand(a)
+	addCPUProfile(serve)
+	add(serve, groups...)
 	add(newRunCommand(a), groupServers, groupLimits, groupSandbox, groupDaemon, groupLog)
 	add(newSetupCommand())
 	add(newDoctorCommand(a), groupLimits, groupSandbox, groupDaemon, groupLog)
