@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,7 +52,8 @@ func (a *app) run(cmd *cobra.Command, file string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	ctx := cmd.Context()
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	defer cancel(nil)
 	a.onlyOne()
 	if a.hub, err = a.openHub(nil); err != nil {
 		return err
@@ -63,14 +65,7 @@ func (a *app) run(cmd *cobra.Command, file string, asJSON bool) error {
 	req := actors.Request{ID: "run", Code: code, Queued: time.Now()}
 	out, errOut := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	if !asJSON {
-		// A reader that has gone is no fault of the code's, which may go on.
-		req.Output = func(fd int, p []byte) {
-			if fd == 1 {
-				_, _ = out.Write(p)
-			} else {
-				_, _ = errOut.Write(p)
-			}
-		}
+		req.Output = passOn(out, errOut, cancel)
 	}
 	res := s.Run(ctx, req)
 	if asJSON {
@@ -83,6 +78,19 @@ func (a *app) run(cmd *cobra.Command, file string, asJSON bool) error {
 		return &exitError{Code: status}
 	}
 	return err
+}
+
+// passOn writes output as it comes. A reader that has gone ends the code, as SIGPIPE would.
+func passOn(out, errOut io.Writer, cancel context.CancelCauseFunc) func(int, []byte) {
+	return func(fd int, p []byte) {
+		w := out
+		if fd == 2 {
+			w = errOut
+		}
+		if _, err := w.Write(p); err != nil {
+			cancel(signalError{syscall.SIGPIPE})
+		}
+	}
 }
 
 // onlyOne makes the pool boot one sandbox when it is asked for, and none ahead.

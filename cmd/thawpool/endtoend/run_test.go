@@ -119,6 +119,29 @@ func TestRunInterrupted(t *testing.T) {
 	e.RequireNone(t, base)
 }
 
+// A reader that has gone ends endless output, as it ends any other program.
+func TestRunReaderGone(t *testing.T) {
+	e, base := env(t)
+	cmd := command(t, e.StateDir, "run", "-")
+	cmd.Stdin = strings.NewReader("while True: print('x' * 1000)")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	_ = out.Close()
+	_ = cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 141 {
+		t.Errorf("exit status %d", got)
+	}
+	e.RequireNone(t, base)
+}
+
 // Doctor finds the same machine fit, down to a real sandbox.
 func TestDoctor(t *testing.T) {
 	e, base := env(t)
