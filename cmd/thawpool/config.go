@@ -37,6 +37,7 @@ type Config struct {
 	BinDir            string // where containerd, runc and rootlesskit are
 
 	Servers ServersConfig
+	Ops     OpsConfig
 
 	LogLevel  string
 	LogFormat string
@@ -163,7 +164,8 @@ func (c *Config) Validate() error {
 	for _, m := range c.Preload {
 		check(isModule(m), "preload", "has %q, which is no Python module's name", m)
 	}
-	return errors.Join(append(errs, c.Servers.validate()...)...)
+	errs = append(errs, c.Servers.validate()...)
+	return errors.Join(append(errs, c.Ops.validate()...)...)
 }
 
 var (

@@ -60,7 +60,7 @@ func (a *app) openHub(onChange func(*catalog.Snapshot)) (*actors.Hub, error) {
 	}
 	return actors.NewHub(actors.HubConfig{
 		Sources: sources, CacheDir: filepath.Join(a.cfg.StateDir, catalogDir),
-		Policy: rules, Store: kept, OnChange: onChange, Finder: finder,
+		Policy: rules, Store: kept, OnChange: onChange, Finder: finder, Observer: a.inside.observer(),
 		Instances: c.Instances, Idle: c.Idle, StartTimeout: c.StartTimeout, CallTimeout: c.CallTimeout,
 		Version: versionText(), Log: a.log,
 	})

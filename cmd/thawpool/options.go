@@ -32,7 +32,7 @@ const (
 )
 
 // groups in the order in which the documentation shows them.
-var groups = []group{groupPool, groupLimits, groupSandbox, groupDaemon, groupFront, groupServers, groupLog}
+var groups = []group{groupPool, groupLimits, groupSandbox, groupDaemon, groupFront, groupServers, groupOps, groupLog}
 
 // option is one thing that can be set: by --name, THAWPOOL_NAME, the legacy variable, or the key name in the file.
 type option struct {
@@ -90,7 +90,7 @@ func options(c *Config) []option {
 			help: "trace, debug, info, warn or error"},
 		{name: "log-format", group: groupLog, value: textValue[string]{p: &c.LogFormat, kind: "auto|json|console", lower: true},
 			help: "auto is console on a terminal and json elsewhere"},
-	}, serverOptions(&c.Servers)...)
+	}, append(serverOptions(&c.Servers), opsOptions(&c.Ops)...)...)
 }
 
 // ignoredLegacy are variables of the reference bridge that have no meaning here, and why.

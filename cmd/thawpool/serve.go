@@ -39,8 +39,8 @@ until the pool has a sandbox for them. It ends with its input, or with a signal;
 	}
 }
 
-func (a *app) serve(cmd *cobra.Command) error {
-	if err := a.dropWithServers(); err != nil {
+func (a *app) serve(cmd *cobra.Command) (err error) {
+	if err = a.dropWithServers(a.cfg.Ops.read()...); err != nil {
 		return err
 	}
 	ctx := cmd.Context()
@@ -50,6 +50,10 @@ func (a *app) serve(cmd *cobra.Command) error {
 	}
 	defer outputs.Close()
 	var face atomic.Pointer[front.Front]
+	if a.inside, err = a.openInside(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.inside.Close()) }()
 	a.hub, err = a.openHub(func(*catalog.Snapshot) {
 		if f := face.Load(); f != nil {
 			f.ToolsChanged()
@@ -60,7 +64,11 @@ func (a *app) serve(cmd *cobra.Command) error {
 	}
 	o := newOpener(ctx, a.cfg.Pool.QueueWait, a.openChecked)
 	ended := time.Now()
-	f, err := front.New(a.frontConfig(o, outputs, func() { ended = time.Now() }))
+	runner, err := a.inside.start(a, o)
+	var f *front.Front
+	if err == nil {
+		f, err = front.New(a.frontConfig(runner, outputs, func() { ended = time.Now() }))
+	}
 	if err == nil {
 		face.Store(f)
 		err = f.Serve(ctx, cmd.InOrStdin(), cmd.OutOrStdout())

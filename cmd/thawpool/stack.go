@@ -49,6 +49,7 @@ func (a *app) tryOpen(ctx context.Context) (sandboxes, error) {
 		BinDir:    a.cfg.BinDir,
 		ShimTasks: a.cfg.ShimTasks,
 		Profile:   actors.DefaultProfile,
+		OnLost:    a.inside.daemonLost,
 		Log:       a.log,
 	})
 	if err != nil {
@@ -63,6 +64,7 @@ func (a *app) tryOpen(ctx context.Context) (sandboxes, error) {
 		MaxTimeout:     a.cfg.MaxTimeout,
 		OutputMax:      int(a.cfg.OutputMax),
 		Bridge:         a.bridge(),
+		Observer:       a.inside.observer(),
 		Log:            a.log,
 	})
 	if err != nil {
@@ -114,6 +116,9 @@ func (a *app) connect(ctx context.Context) (*ctrd.Backend, error) {
 	})
 	defer slow.Stop()
 	b, err := local.Connect(a.local())(ctx)
+	if err == nil {
+		a.inside.daemonConnected()
+	}
 	if err == nil && a.cfg.ContainerdAddress != "" {
 		a.sweepAttached(ctx, b)
 	}
@@ -125,6 +130,7 @@ func (a *app) sweepAttached(ctx context.Context, b *ctrd.Backend) {
 	found, err := ctrd.Sweep(ctx, ctrd.SweepConfig{
 		Address: b.Address, FIFODir: b.FIFODir, Group: host.OpenGroup(b.Cgroup, b.HostPath), Alive: host.Owner.Alive,
 	})
+	a.inside.swept(found)
 	switch {
 	case err != nil:
 		a.log.Warn().Err(err).Object("removed", found).Msg("not all that dead processes left could be removed")

@@ -66,6 +66,7 @@ type Config struct {
 
 	Owner   host.Owner // default this process
 	Profile string     // for the label
+	OnLost  func()     // called when a backend was lost, with all its sandboxes; it must not block; may be nil
 	Log     zerolog.Logger
 }
 

@@ -79,6 +79,9 @@ func newSession(ctx context.Context, c Config, label string, b *Backend) (_ *ses
 		select {
 		case <-b.Lost:
 			c.Log.Warn().Msg("containerd was lost with its sandboxes")
+			if c.OnLost != nil {
+				c.OnLost()
+			}
 			s.end()
 		case <-s.ctx.Done():
 		}
