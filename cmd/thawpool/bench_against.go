@@ -221,7 +221,7 @@ func (b *benchRun) servedContender(name string, s *served) *contender {
 		}
 		tree, busy, wall, err := m.used()
 		n := len(samples) + l.Warmup
-		r.LifeCPU, r.Busy = perLife(tree, n), perLife(busy-time.Duration(idle*float64(wall)), n)
+		r.LifeCPU, r.Busy = perLife(tree, n), overIdle(busy, idle, wall, n)
 		return r, samples, err
 	}
 	return c
@@ -245,7 +245,7 @@ func (b *benchRun) bareContender(name string, f *bare) *contender {
 		samples = bench.Run(ctx, b.livesLoad(0), func(context.Context, int) bench.Sample { return f.life() })
 		wall := time.Since(began)
 		after, err := bench.MachineBusy()
-		r.Busy = perLife(after-before-time.Duration(idle*float64(wall)), len(samples))
+		r.Busy = overIdle(after-before, idle, wall, len(samples))
 		if f.waited {
 			var cpu time.Duration
 			for _, x := range samples {
@@ -260,7 +260,7 @@ func (b *benchRun) bareContender(name string, f *bare) *contender {
 
 // bareOf says how a process of that kind is started, as the account that sandboxes belong to.
 func (b *benchRun) bareOf(name, dir, root, python string) (*bare, error) {
-	f := &bare{code: b.o.program(), waited: true}
+	f := &bare{code: b.o.program(), waited: name == nameBare} // bwrap and conmon leave processes that others wait for
 	env := os.Environ()
 	if realRoot() { // serve has prepared it
 		a, err := findAccount()
@@ -269,6 +269,9 @@ func (b *benchRun) bareOf(name, dir, root, python string) (*bare, error) {
 		}
 		f.cred = &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}
 		env = a.environ(env)
+		if err := giveTree(root, a.uid, a.gid); err != nil {
+			return nil, err
+		}
 	}
 	inside := guest.Argv(python, guest.Dir)
 	switch name {
@@ -289,7 +292,6 @@ func (b *benchRun) bareOf(name, dir, root, python string) (*bare, error) {
 		if err != nil {
 			return nil, errors.New("podman is not installed")
 		}
-		f.waited = false // conmon leaves its parent
 		f.env = env
 		own := filepath.Join(dir, "podman")
 		if err := b.podmanHome(own, f.cred); err != nil {
@@ -309,6 +311,13 @@ func (b *benchRun) podmanHome(own string, cred *syscall.Credential) error {
 		return err
 	}
 	return os.Chown(own, int(cred.Uid), int(cred.Gid))
+}
+
+// giveTree makes a tree the account's: podman makes files in it.
+func giveTree(root string, uid, gid int) error {
+	return filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, uid, gid))
+	})
 }
 
 // endPodman ends the process that holds podman's namespaces open, if podman took part.

@@ -186,7 +186,9 @@ func (b *benchRun) loadRow(ctx context.Context, s *served) (bench.Row, error) {
 	}
 	tree, busy, wall, err := m.used()
 	row.LifeCPU = bench.SpreadOf([]float64{perLife(tree, calls)})
-	row.Busy = bench.SpreadOf([]float64{perLife(busy-time.Duration(idle*float64(wall)), calls)})
+	if v := overIdle(busy, idle, wall, calls); v > 0 {
+		row.Busy = bench.SpreadOf([]float64{v})
+	}
 	return row, err
 }
 
@@ -233,6 +235,12 @@ func perLife(d time.Duration, lives int) float64 {
 		return 0
 	}
 	return d.Seconds() * 1000 / float64(lives)
+}
+
+// overIdle is what the machine was busy for beyond the share that others kept busy before, in milliseconds a life. Where
+// those others vary by more than the bench uses it is nothing to go by, and may even be negative.
+func overIdle(busy time.Duration, idle float64, wall time.Duration, lives int) float64 {
+	return perLife(busy-time.Duration(idle*float64(wall)), lives)
 }
 
 // idleLook is how long the machine is watched doing nothing of ours.

@@ -156,8 +156,7 @@ func (row Row) writeDetails(w io.Writer) {
 		fmt.Fprintln(w)
 	}
 	if row.LifeCPU.Rounds == 1 {
-		fmt.Fprintf(w, "%s: CPU of a sandbox life %.0f ms by its processes, %.0f ms by the machine's count\n", row.Name,
-			row.LifeCPU.Median, row.Busy.Median)
+		fmt.Fprintf(w, "%s: CPU of a life %v ms by its processes, %v ms by the machine's count\n", row.Name, row.LifeCPU, row.Busy)
 	}
 	if row.Boot.P50 > 0 {
 		fmt.Fprintf(w, "%s: boot p50 %.0f p90 %.0f max %.0f ms\n", row.Name, row.Boot.P50, row.Boot.P90, row.Boot.Max)
