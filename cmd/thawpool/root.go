@@ -22,6 +22,7 @@ type app struct {
 	files      []string          // operands that name files to read
 	log        zerolog.Logger
 	hub        *actors.Hub // of commands that run code for a user
+	inside     *inside     // of serve: what operators see
 }
 
 func newApp() *app {
