@@ -22,7 +22,7 @@ var keptEnv = []string{
 	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", // image pull
 }
 
-var keptEnvPrefixes = []string{"THAWPOOL_", "MCP_", "LC_"}
+var keptEnvPrefixes = []string{"THAWPOOL_", "MCP_", "LC_", "OTEL_"}
 
 // safePath is PATH where root has none.
 const safePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -86,6 +86,7 @@ func (a *app) addCommands(root *cobra.Command) {
 		a.addFlags(cmd, groupServers, groupDaemon, groupLog)
 	}
 	add(servers)
+	add(newStatusCommand(a), groupDaemon)
 	add(newDaemonCommand())
 	add(newDemoCommand())
 	add(newBenchCommand(a), groupPool, groupLimits, groupSandbox, groupDaemon, groupLog)
