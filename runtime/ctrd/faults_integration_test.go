@@ -17,6 +17,7 @@ import (
 	"github.com/thawpool/thawpool/runtime"
 	"github.com/thawpool/thawpool/runtime/ctrd"
 	"github.com/thawpool/thawpool/runtime/ctrd/ctrdtest"
+	"github.com/thawpool/thawpool/runtime/local"
 )
 
 // kill sends a signal to a process that must be there.
@@ -300,4 +301,64 @@ func TestTaskDeletedByOther(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestBackendComesBack: a backend that was lost and is there again still has the records of its sandboxes. They go, and
+// nothing of them is taken for a sandbox that lives.
+func TestBackendComesBack(t *testing.T) {
+	for _, name := range []string{ctrd.RuntimeRunc, ctrd.RuntimeThawpool} {
+		t.Run(name, func(t *testing.T) {
+			e, base := env(t)
+			lost := make(chan struct{})
+			rt := e.Runtime(t, func(c *ctrd.Config) {
+				connect := c.Connect
+				c.Runtime = name
+				c.Connect = func(ctx context.Context) (*ctrd.Backend, error) {
+					b, err := connect(ctx)
+					if err == nil {
+						b.Lost = lost
+					}
+					return b, err
+				}
+			})
+			frozen, running := ctrdtest.Boot(t, rt, "back-frozen"), ctrdtest.Boot(t, rt, "back-running")
+			start(t, running, "import time; time.sleep(3600)")
+			close(lost)
+			ended(t, frozen)
+			ended(t, running)
+			lost = make(chan struct{})
+			next(t, rt, "back-next")
+			if err := errors.Join(frozen.Destroy(t.Context()), running.Destroy(t.Context()), rt.Close()); err != nil {
+				t.Error(err)
+			}
+			e.RequireNone(t, base)
+		})
+	}
+}
+
+// TestAttached runs sandboxes on a containerd that somebody else keeps.
+func TestAttached(t *testing.T) {
+	owner, base := env(t)
+	d := owner.Ensure(t)
+	for _, name := range []string{ctrd.RuntimeRunc, ctrd.RuntimeThawpool} {
+		t.Run(name, func(t *testing.T) {
+			e := ctrdtest.NewEnv(t)
+			rt := owner.Runtime(t, func(c *ctrd.Config) {
+				c.Runtime = name
+				c.Connect = local.Connect(local.Config{Daemon: e.Config, Address: d.Address(), Log: e.Log})
+			})
+			sb := ctrdtest.Boot(t, rt, "attached")
+			if out := must(t, sb, "print('attached')"); out != "attached\n" {
+				t.Errorf("%q", out)
+			}
+			if err := errors.Join(sb.Destroy(t.Context()), rt.Close()); err != nil {
+				t.Error(err)
+			}
+			if _, ok := e.Keeper(); ok {
+				t.Error("a private daemon was started all the same")
+			}
+		})
+	}
+	d.Close()
+	owner.RequireNone(t, base)
 }

@@ -2,6 +2,7 @@ package ctrd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -66,8 +67,10 @@ func (b *sandbox) Thaw(ctx context.Context) error {
 	if dead := b.alive(); dead != nil || absent(err) || b.s.ctx.Err() != nil {
 		return fmt.Errorf("thaw sandbox %s: %w: %w", b.id, runtime.ErrLost, kind(err))
 	}
-	b.s.shims.condemn(b.shim)
-	return fmt.Errorf("thaw sandbox %s: %w", b.id, kind(err))
+	if err = kind(err); errors.Is(err, runtime.ErrUnavailable) {
+		b.s.shims.condemn(b.shim) // it may hang
+	}
+	return fmt.Errorf("thaw sandbox %s: %w", b.id, err)
 }
 
 // alive says whether the first process still runs.

@@ -187,8 +187,8 @@ func (s *session) close() error {
 			}
 		}
 		s.end()
+		s.work.Wait() // for empty shims that are just ending, too
 		errs = append(errs, s.client.Close())
-		s.work.Wait()
 		s.backend.Close()
 		s.failure = errors.Join(errs...)
 	})

@@ -113,7 +113,7 @@ func (p *shims) start(ctx context.Context, h *shim) (err error) {
 	sb, err := p.s.client.NewSandbox(ctx, h.id,
 		containerd.WithSandboxRuntime(RuntimeThawpool, nil),
 		containerd.WithSandboxSpec(&oci.Spec{}),
-		containerd.WithSandboxLabels(map[string]string{LabelOwner: p.s.cfg.Owner.String()}))
+		containerd.WithSandboxLabels(map[string]string{LabelOwner: p.s.cfg.Owner.String(), labelRuntime: p.s.label}))
 	if err != nil {
 		return err
 	}

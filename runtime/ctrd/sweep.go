@@ -227,5 +227,14 @@ func (s *session) sweepOwn(ctx context.Context) error {
 			return err
 		}
 	}
+	left, err := s.client.SandboxStore().List(ctx, filter)
+	if err != nil {
+		return fmt.Errorf("list shims: %w", err)
+	}
+	for _, sb := range left {
+		if err := removeShim(ctx, s.client, sb.ID); err != nil {
+			return err
+		}
+	}
 	return nil
 }
