@@ -134,8 +134,11 @@ func (h *health) causes(now time.Time) (causes []string) {
 	if err == nil {
 		stats := sys.Stats()
 		for name, p := range stats.Profiles {
-			if p.BootError != nil {
+			switch {
+			case p.BootError != nil:
 				add("pool %s: boots fail: %v", name, p.BootError)
+			case p.Size > 0 && p.BootTook == 0 && p.Ready+p.Leased == 0:
+				add("pool %s: the first sandbox is still booting", name)
 			}
 			if d := h.stuck(name, p, now); d > stuckAfter {
 				add("pool %s: %d calls wait for a sandbox and none has got one for %s", name, p.Waiting, d.Round(time.Second))
