@@ -113,7 +113,7 @@ func (a *app) configure(cmd *cobra.Command) error {
 
 // withSources tells of each field that Validate names where its value came from.
 func (a *app) withSources(err error) error {
-	all, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // what errors.Join gave, itself
+	all, ok := err.(interface{ Unwrap() []error }) // what errors.Join gave, itself
 	if !ok {
 		return err
 	}
@@ -130,7 +130,7 @@ func (a *app) withSources(err error) error {
 func (a *app) ownFiles() ([]string, error) {
 	path, err := configPath(a.configFile)
 	if err != nil || path == "" {
-		return nil, nil //nolint:nilerror // the configuration was loaded without it
+		return nil, nil // the configuration was loaded without it
 	}
 	if a.configFile == "" && realRoot() {
 		err = os.Setenv(configEnv, path) // root's own file, which the account would not look for

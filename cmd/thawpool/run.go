@@ -106,7 +106,7 @@ func readCode(in io.Reader, file string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		in = f
 	}
 	code, err := io.ReadAll(io.LimitReader(in, maxCode+1))

@@ -70,7 +70,7 @@ func build() error {
 func env(t testing.TB) (*ctrdtest.Env, ctrdtest.Leaks) {
 	t.Helper()
 	shared.once.Do(func() {
-		dir, err := os.MkdirTemp("/var/tmp", "tp-")
+		dir, err := os.MkdirTemp("/var/tmp", "tp-") //nolint:usetesting // all tests of the package share it
 		if err != nil {
 			t.Fatal(err)
 		}
