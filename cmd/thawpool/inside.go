@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/thawpool/thawpool/actors"
+	"github.com/thawpool/thawpool/actors/audit"
 	"github.com/thawpool/thawpool/actors/front"
 	"github.com/thawpool/thawpool/actors/observe"
 	"github.com/thawpool/thawpool/actors/ops"
@@ -61,8 +62,31 @@ func (a *app) openInside() (*inside, error) {
 		in.recorder = observe.NewRecorder(in, in.metrics, actors.DefaultProfile, a.cfg.Ops.PageCode)
 		c.Metrics, c.Recorder = in.metrics, in.recorder
 	}
+	if a.cfg.Ops.Audit != "" {
+		log, err := a.openAudit(in)
+		if err != nil {
+			return nil, err
+		}
+		c.Conditions = append(c.Conditions, log.Problem)
+	}
 	in.ops = ops.New(c)
 	return in, nil
+}
+
+// openAudit puts an audit log before the calls.
+func (a *app) openAudit(in *inside) (*audit.Log, error) {
+	c := audit.Config{File: a.cfg.Ops.Audit, Code: a.cfg.Ops.AuditCode, Required: a.cfg.Ops.AuditRequired, Log: a.log}
+	if in.metrics != nil {
+		c.Failed = in.metrics.AuditFailed
+	}
+	log, err := audit.Open(c)
+	if err != nil {
+		return nil, &FieldError{Field: "audit", Err: err}
+	}
+	a.log.Info().Str("file", log.File()).Msg("calls are written down")
+	in.wrap = append(in.wrap, func(next front.Runner) front.Runner { return log.Before(next) })
+	in.closers = append(in.closers, log.Close)
+	return log, nil
 }
 
 // start serves operators, and gives the runner that calls are to go through.
