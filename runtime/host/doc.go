@@ -2,6 +2,6 @@
 // checks of doctor and preflight), names what is missing with the command that mends it, and handles control groups that
 // were delegated to an ordinary user. It knows nothing of containers, images or daemons.
 //
-// Everything here works as the unprivileged owner of a delegated tree and from outside the user namespace; only the
-// command `thawpool setup`, which lives elsewhere, needs root.
+// Everything here works as the unprivileged owner of a delegated tree and from outside the user namespace; only package
+// prepare below it, the work of `thawpool setup`, needs root.
 package host
