@@ -160,7 +160,7 @@ func (h machine) installIDMap() string {
 // IDMapPackageCommand is the command that installs newuidmap and newgidmap on this distribution.
 func IDMapPackageCommand() string { return realHost.installIDMap() }
 
-// exitError tells how a helper program ended, with the end of what it said.
+// exitError tells how another program ended, with the end of what it said.
 func exitError(err error, output []byte) error {
 	text := strings.TrimSpace(string(output[max(0, len(output)-500):]))
 	if err == nil || text == "" {

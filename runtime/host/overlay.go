@@ -28,7 +28,7 @@ var (
 	errSlow = fmt.Errorf("the attempt did not end within %s", probeTimeout)
 )
 
-// The executable itself is the helper, so that the same AppArmor profile applies and no other program is needed. An
+// This executable itself makes the attempt, so that the same AppArmor profile applies and no other program is needed. An
 // init function runs before anything of main can start threads or read arguments.
 func init() {
 	if len(os.Args) == 2 && os.Args[0] == probeName {
@@ -74,7 +74,7 @@ func tryOverlay(uid int, dir string) error {
 	return exitError(err, stderr.Bytes())
 }
 
-// mountOverlay is what the helper does: an overlay as containerd's snapshotter mounts it in a user namespace.
+// mountOverlay makes the attempt: an overlay as containerd's snapshotter mounts it in a user namespace.
 func mountOverlay(work string) error {
 	// Nothing of this may show outside, whatever propagation the host's mounts have.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
