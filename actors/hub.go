@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,12 +36,15 @@ type Hub struct {
 	end      context.CancelFunc
 	tickets  atomic.Uint64
 	seen     atomic.Pointer[view]
+	patience time.Duration       // searchPatience
+	more     time.Duration       // searchMore
 	reading  *semaphore.Weighted // connections that are made only to read a list of tools
 
 	mu      sync.Mutex // guards what follows
 	clients map[clientKey]*clientRef
 	fresh   map[clientKey]bool          // their tools were read by this process
 	reads   map[clientKey]chan struct{} // readSoon's work
+	asked   map[clientKey]bool          // a search has waited for them
 	closing bool
 }
 
@@ -71,8 +75,9 @@ func NewHub(cfg HubConfig) (*Hub, error) {
 	cfg = cfg.withDefaults()
 	h := &Hub{
 		cfg: cfg, log: cfg.Log, reading: semaphore.NewWeighted(readAtOnce), guardian: &clientGuardian{log: cfg.Log},
+		patience: searchPatience, more: searchMore,
 		clients: map[clientKey]*clientRef{}, fresh: map[clientKey]bool{},
-		reads: map[clientKey]chan struct{}{},
+		reads: map[clientKey]chan struct{}{}, asked: map[clientKey]bool{},
 	}
 	h.life, h.end = context.WithCancel(context.Background())
 	quiet := h.log.Level(max(h.log.GetLevel(), zerolog.WarnLevel))
@@ -154,6 +159,9 @@ func (h *Hub) onCatalog(next *catalog.Snapshot) {
 		current[keyOf(d)] = d.Off == ""
 	}
 	h.mu.Lock()
+	gone := func(key clientKey, _ bool) bool { _, known := current[key]; return !known }
+	maps.DeleteFunc(h.fresh, gone)
+	maps.DeleteFunc(h.asked, gone)
 	for key, ref := range h.clients {
 		if ref.retired = !current[key]; ref.retired {
 			h.settle(key, ref)

@@ -189,10 +189,7 @@ func toolFailure(result json.RawMessage) error {
 	return &guest.CallError{Message: message}
 }
 
-// wrappedMark tells the mcp package in the sandbox that structuredContent is a bare value that had to be put into an object.
-const wrappedMark = "thawpool/wrapped"
-
-// markWrapped sets wrappedMark in a result whose tool declares such a wrapping. All else in the result stays as it came.
+// markWrapped sets guest.WrappedMark in a result whose tool declares such a wrapping. All else in the result stays as it came.
 func markWrapped(tool catalog.Tool, result json.RawMessage) (json.RawMessage, error) {
 	if _, wrapped := schema.Wrapped(tool.Name, tool.OutputSchema); !wrapped {
 		return result, nil
@@ -204,7 +201,7 @@ func markWrapped(tool catalog.Tool, result json.RawMessage) (json.RawMessage, er
 	if raw := fields["_meta"]; raw == nil || json.Unmarshal(raw, &meta) != nil || meta == nil {
 		meta = map[string]json.RawMessage{}
 	}
-	meta[wrappedMark] = json.RawMessage("true")
+	meta[guest.WrappedMark] = json.RawMessage("true")
 	raw, err := json.Marshal(meta)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/thawpool/thawpool/actors/catalog"
 	"github.com/thawpool/thawpool/actors/upstream/fakeup"
@@ -157,4 +158,13 @@ func TestHubMemoriesAndSavedTools(t *testing.T) {
 	want(t, "deleted", r.must(guest.VerbToolDelete, map[string]any{"name": "double"}), "true")
 	_, _, err = r.ask(guest.VerbToolLoad, map[string]any{"name": "double"})
 	wantFault(t, err, guest.ErrKey)
+}
+
+func TestHubSearchSaysThatServersAreStillStarting(t *testing.T) {
+	t.Parallel()
+	b := newHubBed(t, map[string]entry{"slow": fakeEntry(fakeup.Script{InitNever: true})}, nil)
+	b.patience, b.more = 50*time.Millisecond, 50*time.Millisecond
+	r := b.open()
+	_, _, err := r.ask(guest.VerbSearch, map[string]any{"query": "anything"})
+	wantFault(t, err, guest.ErrTimeout, "1 servers", "search again")
 }

@@ -2,15 +2,21 @@ package actors
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/thawpool/thawpool/actors/catalog"
 	"github.com/thawpool/thawpool/actors/catalog/config"
+	"github.com/thawpool/thawpool/runtime/guest"
 )
 
-// searchPatience is how long a search waits for servers whose tools were never read. Those that take longer are found by
-// a later search.
-const searchPatience = 4 * time.Second
+// How long searches wait for servers whose tools were never read: the first search for all of them, so that it finds what
+// fits best; a later one only when it would find nothing, so that one server that hangs does not slow every search.
+const (
+	searchPatience = 15 * time.Second
+	searchMore     = 10 * time.Second
+)
 
 // know returns a catalog that knows the tools of a server. What is known already is used as it is, and read again in the
 // background if that was another process's knowledge; else the server is connected to.
@@ -29,33 +35,76 @@ func (r *hubRun) know(ctx context.Context, def config.Server) (*catalog.Snapshot
 	return r.renew(def), nil
 }
 
-// knowAll returns a catalog that knows the tools of as many servers of the run as could be read in a short while.
-func (r *hubRun) knowAll(ctx context.Context) *catalog.Snapshot {
+// search finds tools. Servers whose tools were never read are read for it, as many as can be in a while; that it finds
+// nothing is an error as long as some of them are missing.
+func (r *hubRun) search(ctx context.Context, words string, limit int, detail catalog.Detail) (docs []catalog.ToolDoc, err error) {
+	unknown := r.unknown()
+	reads := r.hub.readAllSoon(unknown)
+	if r.hub.firstAsked(unknown) {
+		reads = await(ctx, reads, r.hub.patience)
+	}
+	for again := false; ; again = true {
+		docs, err = r.learn(unknown).Search(words, limit, detail, r.hub.show)
+		if err != nil || len(docs) > 0 || len(reads) == 0 {
+			return docs, err
+		}
+		if again {
+			break
+		}
+		reads = await(ctx, reads, r.hub.more)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return nil, &guest.CallError{Type: guest.ErrTimeout, Message: fmt.Sprintf(
+		"nothing was found so far, and %d servers whose tools were never read are still starting; search again in a moment", len(reads))}
+}
+
+// firstAsked tells whether a search has not waited for one of these before.
+func (h *Hub) firstAsked(defs []config.Server) (first bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range defs {
+		first = first || !h.asked[keyOf(d)]
+		h.asked[keyOf(d)] = true
+	}
+	return first
+}
+
+// unknown lists the servers of the run whose tools are not known.
+func (r *hubRun) unknown() (defs []config.Server) {
 	snap := r.snapshot()
-	var unknown []config.Server
 	for _, def := range snap.Definitions() {
 		if def.Off == "" && !snap.Known(def.Name) {
-			unknown = append(unknown, def)
+			defs = append(defs, def)
 		}
 	}
-	if len(unknown) == 0 {
-		return snap
-	}
-	patience := time.NewTimer(searchPatience)
-	defer patience.Stop()
-	for _, done := range r.hub.readAllSoon(unknown) {
+	return defs
+}
+
+// await waits for all of these, but not longer than patience, and returns those that have not come.
+func await(ctx context.Context, all []<-chan struct{}, patience time.Duration) []<-chan struct{} {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for len(all) > 0 {
 		select {
-		case <-done:
+		case <-all[0]:
+			all = all[1:]
 			continue
-		case <-patience.C:
+		case <-late.C:
 		case <-ctx.Done():
 		}
 		break
 	}
+	return slices.DeleteFunc(all, func(c <-chan struct{}) bool { return isClosed(c) })
+}
+
+// learn takes what has become known of servers into the run's catalog.
+func (r *hubRun) learn(defs []config.Server) *catalog.Snapshot {
 	latest := r.hub.catalog.Snapshot()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, def := range unknown {
+	for _, def := range defs {
 		r.snap = r.snap.With(latest, def.Name)
 	}
 	return r.snap

@@ -207,3 +207,32 @@ func TestRealServerOverOlderHTTP(t *testing.T) {
 		t.Error(raw)
 	}
 }
+
+func TestPythonScriptOverRealServers(t *testing.T) {
+	servers, files, repo := realServers(t)
+	h := newHubBed(t, servers, nil)
+	sys := pythonBed(t, h)
+	runPython(t, sys, `
+import asyncio
+from mcp import runtime
+found = await runtime.search_tool_docs("convert time between timezones")
+docs = await runtime.query_tool_docs(found[0]["server"], found[0]["tool"], detail="full")
+print(found[0]["tool"], "source_timezone: str" in docs["doc"])
+log, tokyo, _ = await asyncio.gather(
+    mcp_git.git_log(repo_path="`+repo+`"),
+    mcp_time.convert_time(source_timezone="UTC", time="12:00", target_timezone="Asia/Tokyo"),
+    mcp_filesystem.write_file(path="`+files+`/note.txt", content="kept"),
+)
+print("first words" in str(log), "21:00" in str(tokyo))
+print((await mcp_filesystem.read_text_file(path="`+files+`/note.txt"))["content"])
+image = await mcp_everything.get_tiny_image()
+print([b.type for b in image], bytes(image[1])[1:4])
+save_memory("tokyo", {"seen": True})
+print(load_memory("tokyo")["seen"])
+`, `convert_time True
+True True
+kept
+['text', 'image', 'text'] b'PNG'
+True
+`)
+}

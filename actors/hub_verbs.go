@@ -163,7 +163,7 @@ func searchTools(ctx context.Context, r *hubRun, a struct {
 	if len(a.Query) > maxQuery {
 		return nil, &guest.CallError{Type: guest.ErrValue, Message: fmt.Sprintf("query has %d bytes; at most %d are searched for", len(a.Query), maxQuery)}
 	}
-	return r.knowAll(ctx).Search(a.Query, limit, a.Detail, r.hub.show)
+	return r.search(ctx, a.Query, limit, a.Detail)
 }
 
 // maxQuery bounds a search's words, in bytes.

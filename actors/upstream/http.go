@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
+	"go.opentelemetry.io/otel/propagation"
 )
 
 // Bounds of HTTP.
@@ -140,6 +141,9 @@ func (rt *roundTripper) withHeaders(req *http.Request) *http.Request {
 			continue
 		}
 		req.Header.Set(name, value)
+	}
+	if req.Header.Get("traceparent") == "" { // the entry may have one of its own
+		propagation.TraceContext{}.Inject(req.Context(), propagation.HeaderCarrier(req.Header)) // nothing without a trace
 	}
 	return req
 }

@@ -1,5 +1,6 @@
 // Package realup installs real MCP servers, written by others, for tests: from npm and PyPI, in pinned versions, once into
 // the user's cache directory. A machine without npm or Python skips such tests and says so; with CI=true they fail there.
+// It also keeps the embedded Python there, unpacked.
 package realup
 
 import (
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"github.com/kluctl/go-embed-python/python"
 )
 
 // The servers, with the versions that the tests were written against.
@@ -47,6 +49,23 @@ func Command(t testing.TB, tool string) string {
 	}
 	t.Fatalf("no real server is called %s", tool)
 	return ""
+}
+
+// pythonVersion names the embedded interpreter's directory; it follows the module's version in go.mod.
+const pythonVersion = "3.14.6-20260610-1"
+
+// Python is the interpreter of the default image, unpacked once: with the race detector that takes minutes.
+func Python(t testing.TB) string {
+	t.Helper()
+	dir := install(t, "python", map[string]string{"python": pythonVersion}, func(_ context.Context, t testing.TB, dir string, _ []string) {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := python.NewEmbeddedPythonWithTmpDir(filepath.Join(dir, "python"), false); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return filepath.Join(dir, "python", "bin", "python3")
 }
 
 // Need makes sure that a program is there, or ends the test.
