@@ -20,6 +20,8 @@ type Request struct {
 	Follow Follower
 	// Trace is in every log line of the call, when it is set: the id of the trace that the call is part of.
 	Trace string
+	// TraceParent and TraceState are the caller's W3C trace context as it came, bounded but not checked; "" for none.
+	TraceParent, TraceState string
 }
 
 // Status is how a run ended.

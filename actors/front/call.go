@@ -23,6 +23,7 @@ type call struct {
 	queued time.Time       // when it was read
 	token  json.RawMessage // the client's progress token with its type, nil when it gave none
 	args   json.RawMessage // of run_python, which mcp-go is spared
+	trace  traceContext    // of the client
 	end    context.CancelCauseFunc
 	listen bool
 
@@ -88,6 +89,7 @@ func (c *call) takeArguments(env envelope, raw []byte) ([]byte, *rpcError) {
 		return nil, &rpcError{Code: mcp.INVALID_PARAMS, Message: "Invalid params: tools/call takes an object with name and arguments"}
 	}
 	c.token = progressToken(params["_meta"])
+	c.trace = traceFrom(params["_meta"])
 	var name string
 	if err := json.Unmarshal(params["name"], &name); err != nil || name == "" {
 		return nil, &rpcError{Code: mcp.INVALID_PARAMS, Message: "Invalid params: name must be the name of a tool"}
@@ -190,6 +192,7 @@ func (f *Front) runPython(ctx context.Context, req mcp.CallToolRequest) (*mcp.Ca
 	args := req.Params.RawArguments
 	if c != nil {
 		r.ID, r.Queued, args = c.id, c.queued, c.args
+		r.TraceParent, r.TraceState = c.trace.Parent, c.trace.State
 	} else {
 		r.ID = f.requestID()
 	}

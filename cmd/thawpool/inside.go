@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
 	"github.com/thawpool/thawpool/actors"
@@ -15,6 +16,7 @@ import (
 	"github.com/thawpool/thawpool/actors/front"
 	"github.com/thawpool/thawpool/actors/observe"
 	"github.com/thawpool/thawpool/actors/ops"
+	"github.com/thawpool/thawpool/actors/tracing"
 	"github.com/thawpool/thawpool/runtime/ctrd"
 	"github.com/thawpool/thawpool/runtime/host"
 )
@@ -31,6 +33,7 @@ const (
 // inside is what operators see of this process. Without --listen it is only the socket for `thawpool status`, and nothing
 // stands before the calls. Its methods work on nil, which commands other than serve have.
 type inside struct {
+	log      zerolog.Logger
 	ops      *ops.Ops
 	metrics  *observe.Metrics  // nil without --listen
 	recorder *observe.Recorder // nil without --listen
@@ -41,7 +44,7 @@ type inside struct {
 
 // openInside makes what the configuration asks for. Nothing is served before start.
 func (a *app) openInside() (*inside, error) {
-	in := &inside{}
+	in := &inside{log: a.log}
 	c := ops.Config{
 		System: in.system, Servers: lateServers{a}, Version: versionText(), Started: time.Now(), Log: a.log,
 		Conditions: []ops.Condition{func() error { return diskRoom(a.cfg.StateDir) }},
@@ -68,6 +71,14 @@ func (a *app) openInside() (*inside, error) {
 			return nil, err
 		}
 		c.Conditions = append(c.Conditions, log.Problem)
+	}
+	if tracing.Wanted() {
+		t, err := tracing.Open(context.Background(), versionText(), a.log)
+		if err != nil {
+			return nil, errors.Join(err, in.closeParts())
+		}
+		in.wrap = append(in.wrap, func(next front.Runner) front.Runner { return t.Before(next) })
+		in.closers = append(in.closers, t.Close)
 	}
 	in.ops = ops.New(c)
 	return in, nil
@@ -118,12 +129,18 @@ func (in *inside) start(a *app, source *opener) (front.Runner, error) {
 	return r, nil
 }
 
-// Close ends it.
-func (in *inside) Close() error {
+// Close ends it. What goes wrong then, such as traces that nobody takes, is for the log and not the process's fault.
+func (in *inside) Close() {
 	if in == nil {
-		return nil
+		return
 	}
 	in.ops.Close()
+	if err := in.closeParts(); err != nil {
+		in.log.Warn().Err(err).Msg("not everything that watches calls has ended well")
+	}
+}
+
+func (in *inside) closeParts() error {
 	var errs []error
 	for _, c := range in.closers {
 		errs = append(errs, c())

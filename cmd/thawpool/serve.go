@@ -39,8 +39,8 @@ until the pool has a sandbox for them. It ends with its input, or with a signal;
 	}
 }
 
-func (a *app) serve(cmd *cobra.Command) (err error) {
-	if err = a.dropWithServers(a.cfg.Ops.read()...); err != nil {
+func (a *app) serve(cmd *cobra.Command) error {
+	if err := a.dropWithServers(a.cfg.Ops.read()...); err != nil {
 		return err
 	}
 	ctx := cmd.Context()
@@ -53,7 +53,7 @@ func (a *app) serve(cmd *cobra.Command) (err error) {
 	if a.inside, err = a.openInside(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.inside.Close()) }()
+	defer a.inside.Close()
 	a.hub, err = a.openHub(func(*catalog.Snapshot) {
 		if f := face.Load(); f != nil {
 			f.ToolsChanged()
