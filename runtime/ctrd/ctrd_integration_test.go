@@ -22,44 +22,54 @@ import (
 	"github.com/thawpool/thawpool/runtime/host"
 )
 
-// stateEnv tells processes that tests start where the shared state is.
+// stateEnv is where the shared state is: set for processes that tests start, or by somebody who has a state directory
+// with an image in it.
 const stateEnv = "THAWPOOL_TEST_STATE"
 
 // shared is the daemon that most tests of this package use: making the default image takes seconds.
 var shared struct {
 	once sync.Once
-	dir  string
+	made string // to be removed in the end
 }
 
 func TestMain(m *testing.M) { ctrdtest.Main(m, cleanup) }
 
 func cleanup() error {
-	if shared.dir == "" {
+	if shared.made == "" {
 		return nil
 	}
-	return ctrdtest.RemoveState(shared.dir)
+	return ctrdtest.RemoveState(shared.made)
 }
 
 // env is the shared environment, and what is in it now.
 func env(t *testing.T) (*ctrdtest.Env, ctrdtest.Leaks) {
 	t.Helper()
-	shared.once.Do(func() {
-		dir, err := os.MkdirTemp("/var/tmp", "tp-")
-		if err != nil {
-			t.Fatal(err)
-		}
-		shared.dir = filepath.Join(dir, "s")
-		if err := os.Setenv(stateEnv, shared.dir); err != nil {
-			t.Fatal(err)
-		}
-	})
-	e := ctrdtest.OpenEnv(t, shared.dir)
-	e.Ensure(t)
+	e := envOf(t)
 	base, err := e.Count()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return e, base
+}
+
+func envOf(t testing.TB) *ctrdtest.Env {
+	t.Helper()
+	shared.once.Do(func() {
+		if os.Getenv(stateEnv) != "" {
+			return
+		}
+		dir, err := os.MkdirTemp("/var/tmp", "tp-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.made = filepath.Join(dir, "s")
+		if err := os.Setenv(stateEnv, shared.made); err != nil {
+			t.Fatal(err)
+		}
+	})
+	e := ctrdtest.OpenEnv(t, os.Getenv(stateEnv))
+	e.Ensure(t)
+	return e
 }
 
 // both runs a test with the stock runc shim and with our own.

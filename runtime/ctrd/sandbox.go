@@ -60,7 +60,7 @@ func (b *sandbox) Thaw(ctx context.Context) error {
 	}
 	ctx, cancel := b.s.bound(ctx)
 	defer cancel()
-	_, err := b.s.tasks.Resume(ctx, &tasks.ResumeTaskRequest{ContainerID: b.id})
+	err := b.resume(ctx)
 	if err == nil {
 		return nil
 	}
