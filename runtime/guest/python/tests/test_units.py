@@ -8,14 +8,14 @@ import unittest
 from unittest import mock
 
 from mcp import _results
-from thawpool_runner import execute, parent, report
+from thawpool_runner import execute, output, report
 
 
 class Utf8(unittest.TestCase):
     def test_whole_never_cuts_a_character(self):
         text = "aé€😀\x7f\u07ff\u0800\uffff\U0010ffff".encode()
         for n in range(len(text) + 1):
-            kept = parent.whole(text[:n])
+            kept = output.whole(text[:n])
             text[:kept].decode()
             self.assertLess(n - kept, 4)
             if kept < n:
@@ -24,20 +24,20 @@ class Utf8(unittest.TestCase):
 
     def test_whole_does_not_wait_for_what_cannot_become_valid(self):
         for data in (b"\xff", b"a\x80", b"\x80\x80\x80\x80", b"\xc0", b"\xf5", b"\xe2\x82\xac\x80"):
-            self.assertEqual(parent.whole(data), len(data), data)
+            self.assertEqual(output.whole(data), len(data), data)
 
     def test_frames_of_any_split_give_the_bytes_back(self):
         data = "é😀".encode() * 3 + b"\xff\xfe" + "€".encode() + b"\xf0\x9f"
         for a in range(len(data)):
             for b in range(a, len(data)):
-                output = parent.Output(0, 1)
+                out = output.Output(0, 1)
                 got = b""
                 for piece in (data[:a], data[a:b], data[b:], b""):
                     if not piece and piece is not data[:0]:
                         continue
-                    frame = output.frame(piece) if piece else None
+                    frame = out.frame(piece) if piece else None
                     got += taken(frame)
-                got += taken(output.frame(b""))
+                got += taken(out.frame(b""))
                 self.assertEqual(got, data)
 
 

@@ -9,7 +9,7 @@ import gc
 import os
 import sys
 
-from . import linux, parent
+from . import linux, output, parent
 
 PRELOAD = "THAWPOOL_PRELOAD"  # environment: names of modules to import besides, separated by commas
 CHANNEL_FD = 200  # the child's only private descriptor, out of the way of code that tries the low numbers
@@ -48,9 +48,9 @@ def main():
     os.close(stdout[1])
     os.close(stderr[1])
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
-    outputs = [parent.Output(stdout[0], 1), parent.Output(stderr[0], 2)]
+    outputs = [output.Output(stdout[0], 1), output.Output(stderr[0], 2)]
     loop = parent.Parent(host_in, host_out, ours.detach(), outputs, pid)
-    os._exit(loop.run((DRY_FRAME % parent.quote(DRY_RUN)).encode()))
+    os._exit(loop.run((DRY_FRAME % output.quote(DRY_RUN)).encode()))
 
 
 def take_frame_channel():
@@ -78,6 +78,8 @@ def be_child(first, channel, stdout, stderr):
         from . import child
 
         child.main(fd, os.environ.pop(PRELOAD, ""))
+    except SystemExit as e:
+        sys.stderr.write("thawpool runner: %s\n" % e)
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:

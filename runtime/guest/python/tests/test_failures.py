@@ -1,0 +1,224 @@
+"""Event loops, exceptions, and code that breaks things."""
+
+import sys
+import textwrap
+
+from .harness import Case, run
+
+CODE = textwrap.dedent
+
+
+class Await(Case):
+    def test_asyncio_run_without_top_level_await(self):
+        self.good("import asyncio\nasync def f(): return 3\nprint(asyncio.run(f()))\nprint(asyncio.run(f()))", "3\n3\n")
+
+    def test_asyncio_run_within_top_level_await(self):
+        self.good(
+            CODE("""\
+                import asyncio
+                from asyncio import run
+                async def f(x):
+                    await asyncio.sleep(0)
+                    return x, await asyncio.gather(g(), g())
+                async def g(): return asyncio.current_task() is not outer
+                outer = asyncio.current_task()
+                other = asyncio.create_task(f(1))
+                print(asyncio.run(f(2)), run(f(3)))
+                try:
+                    asyncio.run(f())
+                except TypeError:
+                    print("type")
+                print(asyncio.current_task() is outer, await other)
+                """),
+            "(2, [True, True]) (3, [True, True])\ntype\nTrue (1, [True, True])\n",
+        )
+
+    def test_exception_through_nested_run(self):
+        ended = self.bad(
+            "import asyncio\nasync def f(): 1/0\nawait asyncio.sleep(0)\nasyncio.run(f())", "ZeroDivisionError"
+        )
+        self.assertNotIn("thawpool", ended.traceback)
+
+    def test_get_event_loop_as_in_a_script(self):
+        code = "import asyncio\nasync def f(): return 3\nprint(asyncio.get_event_loop().run_until_complete(f()))"
+        if sys.version_info < (3, 14):
+            self.good(code, "3\n")
+        else:  # it no longer makes a loop
+            self.assertIn("use top-level await, or asyncio.run(...)", self.bad(code, "RuntimeError").notes[0])
+
+    def test_run_until_complete_in_a_running_loop_is_explained(self):
+        ended = run("import asyncio\nawait asyncio.sleep(0)\nasyncio.get_event_loop().run_until_complete(asyncio.sleep(0))")
+        self.assertEqual(ended.error["type"], "RuntimeError")
+        self.assertTrue(any("await the coroutine directly" in n for n in ended.notes), ended)
+
+    def test_async_with_and_for_at_top_level(self):
+        self.good(
+            CODE("""\
+                import asyncio, contextlib
+                @contextlib.asynccontextmanager
+                async def c():
+                    yield 1
+                async def g():
+                    yield 2
+                async with c() as x:
+                    async for y in g():
+                        print(x, y, [z async for z in g()])
+                """),
+            "1 2 [2]\n",
+        )
+
+    def test_tasks_that_are_left_are_told(self):
+        ended = self.good("import asyncio\nt = asyncio.create_task(asyncio.sleep(60))\nawait asyncio.sleep(0)")
+        self.assertIn("1 asyncio task(s)", ended.notes[0])
+
+    def test_never_awaited_is_warned_of_as_by_the_interpreter(self):
+        ended = self.good("async def f(): pass\nf()\nx = 1")
+        self.assertIn("RuntimeWarning: coroutine 'f' was never awaited", ended.stderr)
+        self.assertEqual(ended.notes, ["f(...) was never awaited, so it did not run: write `await f(...)`"])
+
+    def test_never_awaited_and_kept(self):
+        for code in ("x = f()", "x = [f()]", "x = {1: f()}", "x = f()\nprint(x['a'])"):
+            with self.subTest(code=code):
+                ended = run("async def f(): pass\n" + code)
+                self.assertIn("never awaited", ended.stderr)
+                self.assertTrue(any("write `await f(...)`" in n for n in ended.notes), ended)
+
+
+class Errors(Case):
+    def test_A04_output_before_an_exception(self):
+        ended = self.bad('print("step 1 done")\nraise ValueError("boom")', "ValueError")
+        self.assertEqual(ended.stdout, "step 1 done\n")
+        self.assertEqual(ended.stderr, "")
+        self.assertEqual(ended.error["message"], "boom")
+
+    def test_A25_traceback_is_the_interpreters(self):
+        ended = self.bad("x = 1\ny = 0\nprint(x / y)  # third line\n", "ZeroDivisionError")
+        lines = ended.traceback.splitlines()
+        self.assertEqual(lines[0], "Traceback (most recent call last):")
+        self.assertEqual(lines[1], '  File "%s", line 3, in <module>' % ended.file)
+        self.assertEqual(lines[2], "    print(x / y)  # third line")
+        self.assertEqual(lines[-1], "ZeroDivisionError: division by zero")
+
+    def test_traceback_in_async_code_has_no_foreign_frames(self):
+        ended = self.bad("import asyncio\nasync def f():\n    1 / 0\nawait f()\n", "ZeroDivisionError")
+        self.assertEqual(ended.traceback.count("File"), 2, ended.traceback)
+        self.assertIn("line 4, in <module>", ended.traceback)
+        self.assertIn("line 3, in f", ended.traceback)
+
+    def test_traceback_of_a_trailing_expression(self):
+        self.assertIn("line 2, in <module>", self.bad("x = 1\n1 / 0", "ZeroDivisionError").traceback)
+
+    def test_syntax_error_shows_line_and_caret(self):
+        ended = self.bad("x = 1\nif x\n    y = 2\n", "SyntaxError")
+        self.assertIn('File "%s", line 2' % ended.file, ended.traceback)
+        self.assertIn("    if x\n", ended.traceback)
+        self.assertIn("^", ended.traceback)
+        self.assertNotIn("Traceback", ended.traceback)
+
+    def test_indentation_and_too_deep_sources(self):
+        self.bad("if 1:\nx\n", "IndentationError")
+        self.assertIn(run("(" * 5000 + ")" * 5000).error["type"], ("SyntaxError", "MemoryError", "RecursionError"))
+        self.assertIn(run("-" * 200000 + "1").error["type"], ("RecursionError", "MemoryError", "SyntaxError"))
+
+    def test_A09_any_base_exception_is_a_result(self):
+        self.bad("raise KeyboardInterrupt", "KeyboardInterrupt")
+        self.bad("raise GeneratorExit", "GeneratorExit")
+        self.bad("class Mine(BaseException): pass\nraise Mine('m')", "Mine")
+        self.bad("import asyncio\nawait asyncio.sleep(0)\nraise KeyboardInterrupt", "KeyboardInterrupt")
+        self.bad("import asyncio\nawait asyncio.sleep(0)\nraise asyncio.CancelledError", "CancelledError")
+
+    def test_chained_exceptions(self):
+        ended = self.bad("try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise KeyError('k') from e", "KeyError")
+        self.assertIn("direct cause", ended.traceback)
+        self.assertIn("line 2, in <module>", ended.traceback)
+        self.assertIn("line 4, in <module>", ended.traceback)
+        self.assertEqual(ended.error["message"], "'k'")
+
+    if sys.version_info >= (3, 11):  # exception groups are as old as that
+
+        def test_exception_groups(self):
+            ended = self.bad(
+                CODE("""\
+                    import asyncio
+                    async def f(): raise ValueError("inner")
+                    async with asyncio.TaskGroup() as g:
+                        g.create_task(f())
+                        g.create_task(f())
+                    """),
+                "ExceptionGroup",
+            )
+            self.assertEqual(ended.traceback.count("ValueError: inner"), 2, ended.traceback)
+            self.assertNotIn("thawpool", ended.traceback)
+
+    def test_hostile_str(self):
+        for body in ("raise SystemExit(9)", "return 5", "1 / 0", "raise KeyboardInterrupt"):
+            with self.subTest(body=body):
+                ended = self.bad("class E(Exception):\n    def __str__(self):\n        %s\nraise E" % body, "E")
+                self.assertIn("str() of the exception failed", ended.error["message"])
+
+    def test_huge_and_strange_messages(self):
+        ended = self.bad("raise ValueError('x' * 10**8)", "ValueError")
+        self.assertLess(len(ended.error["message"]), 9000)
+        self.assertLess(len(ended.traceback), 34000)
+        self.bad("raise ValueError('a\\ud800\\0')", "ValueError")
+        self.bad("class M(type):\n    __name__ = property(lambda c: 1/0)\nclass E(Exception, metaclass=M): pass\nraise E", "E")
+
+    def test_deep_recursion(self):
+        ended = self.bad("def f(): f()\nf()", "RecursionError")
+        self.assertLess(len(ended.traceback), 34000)
+        self.assertIn("in <module>", ended.traceback)
+
+    def test_very_long_stack(self):
+        ended = self.bad(
+            "import sys\nsys.setrecursionlimit(10**5)\ndef f(n):\n    if n: f(n - 1)\n    else: 1 / 0\nf(5000)",
+            "ZeroDivisionError",
+        )
+        self.assertLess(len(ended.traceback), 34000)
+        self.assertIn("in <module>", ended.traceback)
+        self.assertTrue(ended.traceback.endswith("ZeroDivisionError: division by zero\n"))
+
+    def test_exception_chain_without_end(self):
+        ended = run(
+            CODE("""\
+                def deep(n):
+                    try:
+                        raise ValueError(n)
+                    except ValueError:
+                        if n: deep(n - 1)
+                        raise
+                deep(200)
+                """)
+        )
+        self.assertEqual(ended.error["type"], "ValueError")
+        self.assertLess(len(ended.traceback), 34000)
+
+    def test_own_excepthook_is_called(self):
+        ended = self.bad("import sys\nsys.excepthook = lambda *a: print('hook', a[0].__name__)\n1 / 0", "ZeroDivisionError")
+        self.assertEqual(ended.stdout, "hook ZeroDivisionError\n")
+
+    def test_error_in_an_imported_module_shows_its_frames(self):
+        ended = self.bad('open("m.py", "w").write("def f():\\n    1/0\\n")\nimport m\nm.f()', "ZeroDivisionError")
+        self.assertIn("m.py", ended.traceback)
+
+    def test_compile_warnings_come_once(self):
+        ended = self.good("x = 1\nif x is 1: pass\n'\\d'")
+        self.assertEqual(ended.stderr.count("SyntaxWarning: "), 1 if sys.version_info < (3, 12) else 2, ended)
+
+
+class Sabotage(Case):
+    """Code that breaks what the runner stands on breaks at most its own comfort."""
+
+    def test_the_report_survives(self):
+        for code in (
+            "import sys\ndel sys.modules['__main__']",
+            "import sys\nsys.modules.clear()",
+            "import json\njson.dumps = json.loads = None",
+            "import sys\nsys.setrecursionlimit(30)",
+            "import sys\nsys.stdout = sys.stderr = sys.__stdout__ = None",
+            "globals()[5] = 1\nglobals().clear()",
+        ):
+            with self.subTest(code=code):
+                self.bad(code + "\n1 / 0", "ZeroDivisionError")
+
+    def test_a_lowered_recursion_limit_and_a_value(self):
+        self.assertEqual(self.good("import sys\nsys.setrecursionlimit(40)\n[[1]]").value, "[[1]]")
