@@ -91,6 +91,9 @@ func (o *Ops) state() State {
 	if r := c.Recorder; r != nil {
 		s.InFlight, s.Ended, s.Asked = r.InFlight(), r.Total(), r.Servers()
 		s.P50, s.P99 = r.Latency()
+		for i := range s.InFlight { // who wants to see them asks for the one call
+			s.InFlight[i].Inner, s.InFlight[i].Code = nil, ""
+		}
 	}
 	return s
 }
