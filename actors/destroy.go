@@ -23,7 +23,7 @@ func (a *poolActor) remove(slot pool.Slot) {
 	}
 	a.removing++
 	gen, reg, sb, request := a.gen, a.profile.reg, b.sandbox, b.holder.request
-	a.out.pipe(context.Background(), a.self, func(ctx context.Context) any {
+	a.out.pipeTo(context.Background(), reg.actor, func(ctx context.Context) any {
 		start := time.Now()
 		ctx, end := context.WithTimeout(ctx, destroyMax)
 		defer end()

@@ -480,3 +480,21 @@ func TestBridgeThatDoesNotOpen(t *testing.T) {
 		wantError(t, b.sys.Run(ctx, Request{Code: "x"}), StatusCancelled)
 	})
 }
+
+// A boot that ends when the actor that began it is no more, not even by its address, is news for its successor.
+func TestSupervisorFailsDuringBoots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rt := &fake.Runtime{BootFunc: func(context.Context, string) error { time.Sleep(time.Second); return nil }}
+		b := start(t, rt, withPool(func(c *pool.Config) { c.Refill = 2 }))
+		defer b.close()
+		synctest.Wait()
+		b.breakSupervisor()
+		time.Sleep(time.Minute)
+		want(t, "ready", b.stats().Ready, 2)
+		want(t, "booting", b.stats().Booting, 0)
+		rt.Live()[0].Kill()
+		time.Sleep(time.Minute)
+		want(t, "one that died since is replaced", b.stats().Ready, 2)
+	})
+}

@@ -126,12 +126,12 @@ func TestA14PrintLoop(t *testing.T) {
 		defer b.close()
 		synctest.Wait()
 		var whole int64
-		r := b.runAs(Request{Code: "x", Timeout: 100 * time.Millisecond, Output: func(_ int, p []byte) { whole += int64(len(p)) }})
+		r := b.runAs(Request{Code: "x", Timeout: 20 * time.Millisecond, Output: func(_ int, p []byte) { whole += int64(len(p)) }})
 		wantError(t, r, StatusTimeout)
 		want(t, "truncated", r.Truncated, true)
 		want(t, "the sink has seen all of it", whole, r.StdoutBytes)
-		if r.StdoutBytes < 20<<20 || r.StdoutBytes > 60<<20 {
-			t.Errorf("%d MiB in a tenth of a second, the pace is %d a second", r.StdoutBytes>>20, paceBytes>>20)
+		if r.StdoutBytes < 4<<20 || r.StdoutBytes > 40<<20 {
+			t.Errorf("%d MiB in a fiftieth of a second, the pace is %d a second", r.StdoutBytes>>20, paceBytes>>20)
 		}
 		if !strings.HasPrefix(r.Stdout, "START\n1234567890") || !strings.HasSuffix(r.Stdout, "7890\n") {
 			t.Errorf("%.30q … %.30q", r.Stdout, r.Stdout[len(r.Stdout)-30:])
@@ -171,12 +171,11 @@ func TestD27NeighboursOfABomb(t *testing.T) {
 				_ = g.Exit(0)
 				return
 			}
-			for i := 1; ; i++ {
+			for i := range 1000 {
 				_ = g.Print(2, "y")
-				if _, err := g.Ask(guest.VerbCall, i); err != nil {
-					return
-				}
+				_, _ = g.Ask(guest.VerbCall, i)
 			}
+			g.Hang()
 		}}, func(c *Config) {
 			c.Bridge = &testBridge{call: slowEcho}
 			withPool(func(p *pool.Config) { p.Size, p.Max = 6, 8 })(c)
@@ -188,8 +187,6 @@ func TestD27NeighboursOfABomb(t *testing.T) {
 			r := b.run(fmt.Sprint("code ", i))
 			want(t, "stdout", r.Stdout, fmt.Sprint("code ", i))
 		}
-		if r := <-bomb; r.Status != StatusKilled && r.Status != StatusTimeout {
-			t.Errorf("bomb: %s %+v", r.Status, r.Error)
-		}
+		wantError(t, <-bomb, StatusTimeout)
 	})
 }

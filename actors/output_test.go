@@ -51,8 +51,8 @@ func TestClip(t *testing.T) {
 // A15: what is cut is told exactly, and both ends stay.
 func TestA15HeadAndTail(t *testing.T) {
 	t.Parallel()
-	c := &clip{max: 1 << 20}
-	for i := range 200000 {
+	c := &clip{max: 1 << 16}
+	for i := range 20000 {
 		c.write(fmt.Appendf(nil, "line %d\n", i))
 	}
 	c.write([]byte("END-MARK\n"))

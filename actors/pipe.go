@@ -39,9 +39,14 @@ func (o outside) run(wg *sync.WaitGroup, f func()) {
 // pipe does work that may block on its own goroutine and sends its one result to the actor; nil sends nothing, for work
 // whose end is no news. A panic becomes the message that failed makes of it.
 func (o outside) pipe(ctx context.Context, to address, work func(context.Context) any, failed func(error) any) {
+	o.pipeTo(ctx, func() address { return to }, work, failed)
+}
+
+// pipeTo is pipe for work that may outlive its actor: whom the result is for is asked when it is there.
+func (o outside) pipeTo(ctx context.Context, to func() address, work func(context.Context) any, failed func(error) any) {
 	o.run(o.wg, func() {
 		if m := shielded(ctx, work, failed); m != nil {
-			o.root.Send(to, m)
+			o.root.Send(to(), m)
 		}
 	})
 }

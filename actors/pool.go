@@ -83,7 +83,7 @@ func (a *poolActor) Receive(c actor.Context) {
 func (a *poolActor) start(c actor.Context) {
 	a.self = c.Self()
 	a.gen = a.profile.incarnations.Add(1)
-	m, destroy := a.profile.reg.memory()
+	m, destroy := a.profile.reg.memory(a.self)
 	policy, err := pool.Restore(a.profile.cfg, m)
 	if err != nil {
 		panic(err) // cannot be: Start has validated the configuration
@@ -207,7 +207,7 @@ func (a *poolActor) unhand(slot pool.Slot, cause error) pool.Event {
 // boot starts a boot. Its context ends when the pool drains, not when this incarnation does: the next one adopts it.
 func (a *poolActor) boot(slot pool.Slot) {
 	p, b := a.profile, a.profile.reg.add(slot, a.profile.id(slot), time.Now())
-	a.out.pipe(p.reg.ctx, a.self, func(ctx context.Context) any {
+	a.out.pipeTo(p.reg.ctx, p.reg.actor, func(ctx context.Context) any {
 		start := time.Now()
 		sb, before, err := p.boot(ctx, b.id)
 		p.reg.booted(b, sb, before)
@@ -270,7 +270,7 @@ func (a *poolActor) watch(b *box) {
 	}
 	b.watched = true
 	slot, done := b.slot, b.sandbox.Done()
-	a.out.pipe(context.Background(), a.self, func(context.Context) any {
+	a.out.pipeTo(context.Background(), a.profile.reg.actor, func(context.Context) any {
 		<-done
 		return died{slot: slot}
 	}, func(error) any { return nil })

@@ -43,6 +43,7 @@ type registry struct {
 	end context.CancelFunc
 
 	mu       sync.Mutex
+	owner    address // the pool's actor: news of boxes is for whoever it is when there is some
 	boxes    map[pool.Slot]*box
 	waiters  []waiting // first come first
 	last     pool.Slot
@@ -220,11 +221,20 @@ func (r *registry) all() []*box {
 	return all
 }
 
-// memory is what a new policy goes on from. It decides first what became of those whose actor was lost on the way: a boot
-// that has ended is ready, what died or was released is to be destroyed.
-func (r *registry) memory() (m pool.Memory, destroy []pool.Slot) {
+// actor is who is told of boxes now.
+func (r *registry) actor() address {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.owner
+}
+
+// memory makes owner the one who is told, and returns what a new policy goes on from: what happened before is in the
+// registry, of what happens from now on the owner is told. It decides first what became of those whose actor was lost on the way: a boot
+// that has ended is ready, what died or was released is to be destroyed.
+func (r *registry) memory(owner address) (m pool.Memory, destroy []pool.Slot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.owner = owner
 	m.Last, m.Resized, m.Counts = r.last, r.resized, r.stats.Counts
 	for slot, b := range r.boxes {
 		if b.state == pool.Booting && b.sandbox != nil {
