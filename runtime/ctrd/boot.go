@@ -37,7 +37,7 @@ func (s *session) boot(ctx context.Context, id string) (_ *sandbox, err error) {
 	defer func() {
 		b.joined()
 		if err != nil {
-			err = b.abandon(ctx, err)
+			err = b.abandon(ctx, expired(ctx, kind(err)))
 		}
 	}()
 	steps := []struct {

@@ -32,6 +32,15 @@ func kind(err error) error {
 	}
 }
 
+// expired marks an error as the kind that a deadline gives when the context has ended. containerd hands on a shim's own
+// deadline as an unknown error.
+func expired(ctx context.Context, err error) error {
+	if ctx.Err() == nil || errors.Is(err, runtime.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w: %w", runtime.ErrUnavailable, ctx.Err(), err)
+}
+
 // absent tells whether containerd says that something is not there. Some of its client's errors are raw gRPC, others have
 // been translated.
 func absent(err error) bool {

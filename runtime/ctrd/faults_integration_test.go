@@ -28,6 +28,19 @@ func kill(t *testing.T, pid int, sig syscall.Signal) {
 	}
 }
 
+// stop stops a process, and waits until it is.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	kill(t, pid, syscall.SIGSTOP)
+	ctrdtest.Await(t, "process stops", func() error {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err == nil && !strings.Contains(string(stat), ") T ") {
+			err = errors.New(string(stat))
+		}
+		return err
+	})
+}
+
 // next shows that the runtime works again: a boot may fail while parts are being replaced, but not for long.
 func next(t *testing.T, rt runtime.Runtime, id string) {
 	t.Helper()
@@ -109,7 +122,7 @@ func TestKillShim(t *testing.T) {
 func TestHungShim(t *testing.T) {
 	both(t, func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime) {
 		sb := ctrdtest.Boot(t, rt, "hung-shim")
-		kill(t, e.FindPrefix(t, "containerd-shim-").PID, syscall.SIGSTOP)
+		stop(t, e.FindPrefix(t, "containerd-shim-").PID)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := sb.Thaw(ctx); !errors.Is(err, runtime.ErrUnavailable) {
@@ -176,9 +189,9 @@ func TestHungDaemon(t *testing.T) {
 			sb := ctrdtest.Boot(t, rt, "hung-daemon")
 			if both {
 				owner, _ := e.Keeper()
-				kill(t, owner.PID, syscall.SIGSTOP)
+				stop(t, owner.PID)
 			}
-			kill(t, e.Find(t, "containerd").PID, syscall.SIGSTOP)
+			stop(t, e.Find(t, "containerd").PID)
 			if both {
 				// Nobody has noticed: a call has to fail before a new user looks.
 				other := e.Runtime(t, func(c *ctrd.Config) { c.Runtime = ctrd.RuntimeThawpool })

@@ -67,7 +67,7 @@ func (b *sandbox) Thaw(ctx context.Context) error {
 	if dead := b.alive(); dead != nil || absent(err) || b.s.ctx.Err() != nil {
 		return fmt.Errorf("thaw sandbox %s: %w: %w", b.id, runtime.ErrLost, kind(err))
 	}
-	if err = kind(err); errors.Is(err, runtime.ErrUnavailable) {
+	if err = expired(ctx, kind(err)); errors.Is(err, runtime.ErrUnavailable) {
 		b.s.shims.condemn(b.shim) // it may hang
 	}
 	return fmt.Errorf("thaw sandbox %s: %w", b.id, err)
