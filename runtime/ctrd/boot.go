@@ -13,6 +13,7 @@ import (
 
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/errdefs"
 	"github.com/containerd/typeurl/v2"
 
 	"github.com/thawpool/thawpool/runtime"
@@ -122,7 +123,6 @@ func (b *sandbox) record(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.recorded = true // also when the answer is lost
 	_, err = b.s.records.Create(ctx, containers.Container{
 		ID: b.id,
 		Labels: map[string]string{
@@ -134,6 +134,8 @@ func (b *sandbox) record(ctx context.Context) error {
 		SnapshotKey: b.s.view,
 		SandboxID:   sandboxID,
 	})
+	// Also when the answer is lost; but what has this id already is another's, and none of it must be touched.
+	b.recorded = !errdefs.IsAlreadyExists(err)
 	return err
 }
 

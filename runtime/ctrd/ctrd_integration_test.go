@@ -373,6 +373,19 @@ func TestBootCancelled(t *testing.T) {
 	})
 }
 
+// TestSameID: an id that is in use is refused, and its sandbox comes to no harm.
+func TestSameID(t *testing.T) {
+	both(t, func(t *testing.T, _ *ctrdtest.Env, rt *ctrd.Runtime) {
+		sb := ctrdtest.Boot(t, rt, "same")
+		if other, err := rt.Boot(t.Context(), "same"); err == nil {
+			t.Error("two of one id", other.Destroy(t.Context()))
+		}
+		if out := must(t, sb, "print('unharmed')"); out != "unharmed\n" {
+			t.Errorf("%q", out)
+		}
+	})
+}
+
 // TestUnready: what the runner says before it can be ready reaches the caller.
 func TestUnready(t *testing.T) {
 	e, base := env(t)

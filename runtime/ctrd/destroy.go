@@ -83,6 +83,10 @@ func (b *sandbox) remove() *removal {
 // and its records are cleared by whoever starts the next one.
 func (b *sandbox) takeAway(ctx context.Context) error {
 	began := time.Now()
+	if !b.recorded { // then nothing else was made
+		b.s.shims.give(b.shim)
+		return nil
+	}
 	if b.io != nil {
 		if b.s.cfg.Runtime != RuntimeThawpool {
 			b.io.drain()
@@ -170,7 +174,7 @@ func (b *sandbox) ask(ctx context.Context, request func(context.Context) error) 
 }
 
 func (b *sandbox) deleteRecord(ctx context.Context) error {
-	for b.recorded && !b.s.lost() {
+	for !b.s.lost() {
 		err := b.s.records.Delete(ctx, b.id)
 		switch {
 		case err == nil, absent(err):
