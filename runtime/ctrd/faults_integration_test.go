@@ -375,3 +375,26 @@ func TestAttached(t *testing.T) {
 	d.Close()
 	owner.RequireNone(t, base)
 }
+
+// TestLimitsMustHold covers D12: where limits cannot be shown to hold, nothing runs.
+func TestLimitsMustHold(t *testing.T) {
+	both(t, func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime) {
+		elsewhere := e.Runtime(t, func(c *ctrd.Config) {
+			connect := c.Connect
+			c.Runtime = ctrd.RuntimeThawpool
+			c.Connect = func(ctx context.Context) (*ctrd.Backend, error) {
+				b, err := connect(ctx)
+				if err == nil {
+					b.HostPath += "-elsewhere"
+				}
+				return b, err
+			}
+		})
+		_, err := elsewhere.Boot(t.Context(), "unlimited")
+		var hint *runtime.HintError
+		if !errors.Is(err, runtime.ErrUnsupported) || !errors.As(err, &hint) {
+			t.Errorf("%v", err)
+		}
+		next(t, rt, "limited")
+	})
+}
