@@ -75,6 +75,7 @@ fmt:
 
 docs: build ## rewrite the documents that are made from the code
 	$(BIN)/thawpool config docs > docs/configuration.md
+	$(BIN)/thawpool config metrics > docs/metrics.md
 
 clean: ## remove what was built
 	rm -rf $(BIN) dist

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,7 +31,7 @@ func newConfigCommand(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object: name → value and source")
-	cmd.AddCommand(&cobra.Command{
+	cmd.AddCommand(newMetricsDocsCommand(), &cobra.Command{
 		Use:         "docs",
 		Hidden:      true,
 		Annotations: map[string]string{unconfigured: "yes"},
@@ -44,6 +46,21 @@ func (a *app) printConfig(w io.Writer) error {
 	var b strings.Builder
 	for _, o := range a.options {
 		fmt.Fprintf(&b, "%-34s # %s\n", o.name+": "+yamlText(o.value.String()), a.sources[o.name])
+	}
+	for i, name := range slices.Sorted(maps.Keys(a.cfg.Profiles)) {
+		if i == 0 {
+			b.WriteString(profilesKey + ":\n")
+		}
+		p := a.cfg.Profiles[name]
+		own := p.ownValues()
+		if len(own) == 0 {
+			fmt.Fprintf(&b, "  %q: {}\n", name)
+			continue
+		}
+		fmt.Fprintf(&b, "  %q:\n", name)
+		for _, o := range own {
+			fmt.Fprintf(&b, "%-34s # %s\n", "    "+o.name+": "+yamlText(o.value.String()), a.sources[profileField(name, o.name)])
+		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -66,6 +83,12 @@ func (a *app) printConfigJSON(w io.Writer) error {
 	all := map[string]entry{}
 	for _, o := range a.options {
 		all[o.name] = entry{o.value.String(), a.sources[o.name]}
+	}
+	for name, p := range a.cfg.Profiles {
+		for _, o := range p.ownValues() {
+			field := profileField(name, o.name)
+			all[field] = entry{o.value.String(), a.sources[field]}
+		}
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
@@ -90,6 +113,32 @@ have units (30s, 1m30s) or are seconds. ` + "`thawpool config`" + ` shows what i
 wrong is told at once.
 `
 
+const docsProfiles = `
+## Profiles
+
+A config file can define more pools than the one that the options describe, each of its own kind:
+
+    memory: 256m
+    pool-size: 6
+    profiles:
+      sci:
+        image: registry.example.com/sci:1
+        preload: [numpy, pandas]
+        memory: 2g
+        pool-size: 2
+        pool-max: 4
+      tiny: {memory: 64m, pids: 16}
+
+The same in TOML is ` + "`[profiles.sci]`" + `, in JSON an object. A profile may set ` + "`image`, `preload`, `pool-size`, `pool-max`, `memory`, `pids` and `tmp`" + `;
+what it leaves out is as the top level has it, and so is everything else. What it sets holds also against flags and
+variables, which speak of the top level; only in ` + "`thawpool run` and `doctor`" + `, which use one profile, flags win. A name is up to 32 letters,
+digits, - and _; ` + "`default`" + ` is the top level itself.
+
+With profiles, ` + "`run_python`" + ` has the argument ` + "`profile`" + `, which chooses one; a call without it gets the one that ` + "`--profile`" + ` names.
+` + "`thawpool run --profile sci FILE`" + ` uses one from the shell. A profile that cannot boot, for example because its image is not here,
+answers its own calls with the cause, tries again, and stops nobody else's.
+`
+
 // printConfigDocs writes docs/configuration.md.
 func printConfigDocs(w io.Writer) error {
 	var b strings.Builder
@@ -104,6 +153,7 @@ func printConfigDocs(w io.Writer) error {
 			}
 		}
 	}
+	b.WriteString(docsProfiles)
 	b.WriteString("\n## Variables without effect\n\nThese variables of mcp-server-code-execution-mode are told in the log and change nothing.\n\n")
 	for _, l := range legacyNotes() {
 		fmt.Fprintf(&b, "- %s\n", l)
