@@ -149,6 +149,7 @@ func (a *app) bench(cmd *cobra.Command, o *benchOptions) error {
 		}
 		o.code = string(data)
 	}
+	a.cfg.narrow(a.cfg.chosen()) // what its server's calls get
 	if o.simulate {
 		return a.benchSimulate(cmd.OutOrStdout(), o)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/thawpool/thawpool/actors"
 	"github.com/thawpool/thawpool/actors/front"
 	"github.com/thawpool/thawpool/pool"
 	"github.com/thawpool/thawpool/runtime"
@@ -30,6 +31,10 @@ type Config struct {
 	Preload   []string // modules imported before the freeze
 	Runtime   string   // containerd's name of a runtime; "" means thawpool's own shim
 	ShimTasks int      // sandboxes one shim serves at most
+
+	Profile       string                    // the one of calls that name none
+	ProfileTables map[string]map[string]any // of the file; Validate makes Profiles of them
+	Profiles      map[string]Profile        // besides the default one, which the fields above are
 
 	DaemonIdle        time.Duration
 	ContainerdAddress string // an existing rootless containerd in place of the private one; "" means the private one
@@ -65,6 +70,7 @@ func defaultConfig() Config {
 		OutputMode: string(front.ModeCompact),
 		Image:      "default",
 		ShimTasks:  defaultShimTasks,
+		Profile:    actors.DefaultProfile,
 		DaemonIdle: defaultDaemonIdle,
 		StateDir:   defaultStateDir(),
 		BinDir:     defaultBinDir(),
@@ -133,24 +139,18 @@ func (c *Config) Validate() error {
 			errs = append(errs, &FieldError{Field: field, Err: fmt.Errorf(format, args...)})
 		}
 	}
-	c.applyPoolSize()
+	c.PoolSize.apply(&c.Pool)
+	top := c.topLevel()
+	top.check(check)
 	p := c.Pool
-	check(p.Max >= 1, "pool-max", "must be at least 1 and is %d", p.Max)
-	check(p.Size >= 0, "pool-size", "must be 0 or more, or auto, and is %d", p.Size)
-	check(p.Size <= p.Max, "pool-size", "must be at most pool-max (%d) and is %d", p.Max, p.Size)
 	check(p.Refill >= 1, "pool-refill", "must be at least 1 and is %d", p.Refill)
 	check(p.MaxAge >= time.Second, "pool-max-age", "must be at least 1s and is %v", p.MaxAge)
 	check(slices.Contains(poolEmpties, string(p.Empty)), "pool-empty", "must be one of %s and is %q", strings.Join(poolEmpties, ", "), p.Empty)
 	check(p.Queue >= 0, "queue", "must be 0 or more and is %d", p.Queue)
 	check(p.QueueWait > 0, "queue-wait", "must be more than 0 and is %v", p.QueueWait)
-	check(p.Size > 0 || p.Empty != pool.EmptyRefuse, "pool-empty", "must not be refuse with pool-size 0: every call would be refused")
-	check(p.Size > 0 || p.Queue > 0 || p.Empty != pool.EmptyWait, "queue", "must be at least 1 with pool-size 0: no call could ever run")
 	check(c.MaxTimeout >= time.Second && c.MaxTimeout <= 24*time.Hour, "max-timeout", "must be from 1s to 24h and is %v", c.MaxTimeout)
 	check(c.Timeout >= front.MinTimeout && c.Timeout <= c.MaxTimeout, "timeout", "must be from %v to max-timeout (%v) and is %v",
 		front.MinTimeout, c.MaxTimeout, c.Timeout)
-	check(c.Limits.Memory >= minMemory, "memory", "must be at least %s and is %s", sizeText(minMemory), sizeText(c.Limits.Memory))
-	check(c.Limits.PIDs >= minPIDs && c.Limits.PIDs <= 32768, "pids", "must be from %d to 32768 and is %d", minPIDs, c.Limits.PIDs)
-	check(c.Limits.Tmp >= minTmp, "tmp", "must be at least %s and is %s", sizeText(minTmp), sizeText(c.Limits.Tmp))
 	check(c.OutputMax >= minOutputMax && c.OutputMax <= maxOutputMax, "output-max", "must be from %s to %s and is %s",
 		sizeText(minOutputMax), sizeText(maxOutputMax), sizeText(c.OutputMax))
 	check(slices.Contains(outputModes, c.OutputMode), "output-mode", "must be one of %s and is %q", strings.Join(outputModes, ", "), c.OutputMode)
@@ -161,9 +161,7 @@ func (c *Config) Validate() error {
 	check(c.ContainerdAddress == "" || filepath.IsAbs(c.ContainerdAddress), "containerd-address", "must be the absolute path of a socket and is %q", c.ContainerdAddress)
 	check(slices.Contains(logLevels, c.LogLevel), "log-level", "must be one of %s and is %q", strings.Join(logLevels, ", "), c.LogLevel)
 	check(slices.Contains(logFormats, c.LogFormat), "log-format", "must be one of %s and is %q", strings.Join(logFormats, ", "), c.LogFormat)
-	for _, m := range c.Preload {
-		check(isModule(m), "preload", "has %q, which is no Python module's name", m)
-	}
+	errs = append(errs, c.applyProfiles()...)
 	errs = append(errs, c.Servers.validate()...)
 	return errors.Join(append(errs, c.Ops.validate()...)...)
 }
@@ -178,15 +176,15 @@ var (
 // autoSizeMin is the least that --pool-size auto shrinks to: one to answer with and one for the call after it.
 const autoSizeMin = 2
 
-// applyPoolSize puts --pool-size into the pool's terms.
-func (c *Config) applyPoolSize() {
-	c.Pool.Auto = c.PoolSize.Auto
-	if !c.PoolSize.Auto {
-		c.Pool.Size = c.PoolSize.N
+// apply puts --pool-size into the pool's terms.
+func (v poolSize) apply(p *pool.Config) {
+	p.Auto = v.Auto
+	if !v.Auto {
+		p.Size = v.N
 		return
 	}
-	c.Pool.SizeMin, c.Pool.SizeMax = min(autoSizeMin, c.Pool.Max), c.Pool.Max
-	c.Pool.Size = min(max(pool.Default().Size, c.Pool.SizeMin), c.Pool.SizeMax)
+	p.SizeMin, p.SizeMax = min(autoSizeMin, p.Max), p.Max
+	p.Size = min(max(pool.Default().Size, p.SizeMin), p.SizeMax)
 }
 
 // isModule tells whether name is a dotted Python name of ASCII letters.

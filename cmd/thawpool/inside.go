@@ -62,7 +62,7 @@ func (a *app) openInside() (*inside, error) {
 			}
 			return sys.Stats(), true
 		})
-		in.recorder = observe.NewRecorder(in, in.metrics, actors.DefaultProfile, a.cfg.Ops.PageCode)
+		in.recorder = observe.NewRecorder(in, in.metrics, a.cfg.Profile, a.cfg.Ops.PageCode)
 		c.Metrics, c.Recorder = in.metrics, in.recorder
 	}
 	if a.cfg.Ops.Audit != "" {

@@ -26,8 +26,8 @@ func (a *app) liveChecks(ctx context.Context) []host.Check {
 	}
 	defer d.Close()
 	daemonCheck.OK, daemonCheck.Detail = true, d.Address()
-	imageCheck := host.Check{ID: "image", Title: "image " + a.cfg.Image, Fatal: true}
-	b, err := a.connect(ctx)
+	imageCheck := host.Check{ID: "image", Title: "image " + a.cfg.chosen().Image, Fatal: true}
+	b, err := a.connect(ctx, a.cfg.Profile, a.cfg.chosen().Image)
 	if err != nil {
 		return []host.Check{daemonCheck, failedCheck(imageCheck, err)}
 	}

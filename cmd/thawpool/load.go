@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	koanfmaps "github.com/knadh/koanf/maps"
 	"github.com/knadh/koanf/parsers/json"
 	"github.com/knadh/koanf/parsers/toml/v2"
 	"github.com/knadh/koanf/parsers/yaml"
@@ -28,15 +29,18 @@ const delim = "-"
 // layer is one source of values, by option name.
 type layer struct {
 	values map[string]any
-	source func(name string) string // how an error names where a value came from
+	tables map[string]map[string]any // of profiles, which only a file has
+	source func(name string) string  // how an error names where a value came from
 }
 
 // fromDefault is the source of a value that nothing has set.
 const fromDefault = "default"
 
 // load sets every option that no flag has set: from THAWPOOL_*, else MCP_BRIDGE_*, else the file. It reports all problems
-// at once. warnings are for the log.
-func load(opts []option, flags *pflag.FlagSet, configFile string) (sources map[string]string, warnings []string, err error) {
+// at once. warnings are for the log, tables are the file's profiles.
+func load(opts []option, flags *pflag.FlagSet, configFile string) (
+	sources map[string]string, tables map[string]map[string]any, warnings []string, err error,
+) {
 	own, unknown := envLayer(opts)
 	for _, name := range unknown {
 		warnings = append(warnings, fmt.Sprintf("the variable %s is no option of thawpool", name))
@@ -64,7 +68,12 @@ func load(opts []option, flags *pflag.FlagSet, configFile string) (sources map[s
 			break
 		}
 	}
-	return sources, warnings, errors.Join(errs...)
+	for profile, table := range inFile.tables {
+		for name := range table {
+			sources[profileField(profile, name)] = inFile.source(name)
+		}
+	}
+	return sources, inFile.tables, warnings, errors.Join(errs...)
 }
 
 // set gives a value of a file or variable to an option.
@@ -152,25 +161,46 @@ func fileLayer(opts []option, named string) (layer, error) {
 	if path == "" || err != nil {
 		return layer{}, err
 	}
-	values, err := parseFile(path)
+	l := layer{source: func(string) string { return "file " + path }}
+	var profiles any
+	l.values, profiles, err = parseFile(path)
 	if err != nil {
 		return layer{}, fmt.Errorf("config file %s: %w", path, err)
 	}
 	var errs []error
-	for _, key := range slices.Sorted(maps.Keys(values)) {
+	if profiles != nil {
+		var wrong []error
+		l.tables, wrong = profileTables(profiles)
+		for _, err := range wrong {
+			errs = append(errs, fmt.Errorf("config file %s: %w", path, err))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(l.values)) {
 		if !slices.ContainsFunc(opts, func(o option) bool { return o.name == key }) {
 			errs = append(errs, fmt.Errorf("config file %s: %q is no option%s", path, key, nearest(opts, key)))
 		}
 	}
-	return layer{values: values, source: func(string) string { return "file " + path }}, errors.Join(errs...)
+	return l, errors.Join(errs...)
 }
 
-// parseFile gives a file's values by option name.
-func parseFile(path string) (map[string]any, error) {
+// parseFile gives a file's values by option name, and what it has for profiles; nil when that is nothing.
+func parseFile(path string) (values map[string]any, profiles any, err error) {
+	k, err := parse(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	raw := k.Raw()
+	profiles = raw[profilesKey]
+	delete(raw, profilesKey) // flat, the names of profiles would run into those of options
+	values, _ = koanfmaps.Flatten(raw, nil, delim)
+	return values, profiles, nil
+}
+
+// parse reads a file as what its name says it is.
+func parse(path string) (*koanf.Koanf, error) {
 	if parser, ok := parsers[strings.ToLower(filepath.Ext(path))]; ok {
 		k := koanf.New(delim)
-		err := k.Load(file.Provider(path), parser)
-		return k.All(), err
+		return k, k.Load(file.Provider(path), parser)
 	}
 	if !strings.HasPrefix(path, "/proc/self/fd/") {
 		return nil, errors.New("the name must end in .yaml, .yml, .toml or .json")
@@ -179,7 +209,7 @@ func parseFile(path string) (map[string]any, error) {
 	for _, parser := range []koanf.Parser{yaml.Parser(), toml.Parser()} {
 		k := koanf.New(delim)
 		if err := k.Load(file.Provider(path), parser); err == nil {
-			return k.All(), nil
+			return k, nil
 		}
 	}
 	return nil, errors.New("it is neither YAML nor TOML nor JSON")

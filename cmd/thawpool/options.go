@@ -71,6 +71,8 @@ func options(c *Config) []option {
 		{name: "image", group: groupSandbox, legacy: "IMAGE", value: textValue[string]{p: &c.Image, kind: "ref"},
 			help: "image of the sandboxes; default is the built-in CPython, others come by thawpool image"},
 		{name: "preload", group: groupSandbox, value: &listValue{p: &c.Preload}, help: "modules to import before the freeze, such as numpy,pandas"},
+		{name: "profile", group: groupSandbox, value: textValue[string]{p: &c.Profile, kind: "name"},
+			help: "pool of calls that name none; the config file's table profiles defines more"},
 		{name: "runtime", group: groupSandbox, value: textValue[string]{p: &c.Runtime, kind: "name"}, show: "thawpool's own",
 			help: "containerd runtime, for example io.containerd.runc.v2"},
 		{name: "shim-tasks", group: groupSandbox, value: intValue[int]{&c.ShimTasks}, help: "sandboxes served by one shim process"},

@@ -99,7 +99,7 @@ func (a *app) addCommands(root *cobra.Command) {
 // configure loads the configuration and makes the log, which also travels in the command's context.
 func (a *app) configure(cmd *cobra.Command) error {
 	var err error
-	a.sources, a.warnings, err = load(a.options, a.flags, a.configFile)
+	a.sources, a.cfg.ProfileTables, a.warnings, err = load(a.options, a.flags, a.configFile)
 	if err := errors.Join(err, a.withSources(a.cfg.Validate())); err != nil {
 		return err
 	}

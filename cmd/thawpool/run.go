@@ -93,8 +93,9 @@ func passOn(out, errOut io.Writer, cancel context.CancelCauseFunc) func(int, []b
 	}
 }
 
-// onlyOne makes the pool boot one sandbox when it is asked for, and none ahead.
+// onlyOne makes the chosen profile's pool boot one sandbox when it is asked for, and none ahead.
 func (a *app) onlyOne() {
+	a.narrow()
 	p := &a.cfg.Pool
 	p.Auto, p.Size, p.Max, p.Refill, p.Empty, p.Queue = false, 0, 1, 1, pool.EmptyCold, 1
 }

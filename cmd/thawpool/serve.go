@@ -86,13 +86,17 @@ func (a *app) frontConfig(r front.Runner, outputs *front.Spool, onEnd func()) fr
 		Version:      versionText(),
 		Timeout:      a.cfg.Timeout,
 		MaxTimeout:   a.cfg.MaxTimeout,
-		MaxInFlight:  a.cfg.Pool.Max + a.cfg.Pool.Queue + spareInFlight,
+		Profiles:     a.cfg.profileNames(),
+		MaxInFlight:  spareInFlight,
 		Mode:         front.Mode(a.cfg.OutputMode),
 		Servers:      func() string { return a.hub.Snapshot().Description(front.MaxSummary) },
 		Capabilities: a.capabilities,
 		Outputs:      outputs,
 		OnEnd:        onEnd,
 		Log:          a.log,
+	}
+	for _, p := range a.cfg.profiles() {
+		c.MaxInFlight += p.Pool.Max + p.Pool.Queue
 	}
 	if a.cfg.Servers.Manage {
 		c.Manager = a.hub
@@ -131,13 +135,13 @@ func (a *app) openChecked(ctx context.Context) (sandboxes, error) {
 
 // capabilities is the text of the resource that tells what code can do here.
 func (a *app) capabilities() string {
-	l := a.cfg.Limits
+	l := a.cfg.chosen().Limits
 	return fmt.Sprintf(`Python runs in a sandbox of its own for each call, which is destroyed after it.
 No network. uid 65534. The system is read-only; /tmp and /workspace are in memory, noexec, %s each.
 Memory %s, %d processes and threads, %v for a call (at most %v), %s each of stdout and stderr in an answer.
 Top-level await works, and so does asyncio.run. The repr of a last expression comes back as value.
 Output that was cut can be read whole as the resource named in the answer, for %v.
-%s
+%s%s
 `, sizeText(l.Tmp), sizeText(l.Memory), l.PIDs, a.cfg.Timeout, a.cfg.MaxTimeout, sizeText(a.cfg.OutputMax), outputKeep,
-		a.hub.Snapshot().CapabilitySummary())
+		a.cfg.describeProfiles(), a.hub.Snapshot().CapabilitySummary())
 }

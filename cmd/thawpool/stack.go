@@ -11,22 +11,23 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/thawpool/thawpool/actors"
+	"github.com/thawpool/thawpool/runtime"
 	"github.com/thawpool/thawpool/runtime/ctrd"
 	"github.com/thawpool/thawpool/runtime/daemon"
 	"github.com/thawpool/thawpool/runtime/host"
 	"github.com/thawpool/thawpool/runtime/local"
 )
 
-// stack is a running system with the runtime below it.
+// stack is a running system with the runtimes below it, one a profile.
 type stack struct {
 	*actors.System
-	runtime *ctrd.Runtime
+	runtimes runtimes
 }
 
 // Close implements sandboxes. What it has not done when ctx ends goes on as long as the process lives.
 func (s *stack) Close(ctx context.Context) error {
 	done := make(chan error, 1)
-	go func() { done <- errors.Join(s.System.Close(ctx), s.runtime.Close()) }()
+	go func() { done <- errors.Join(s.System.Close(ctx), s.runtimes.Close()) }()
 	select {
 	case err := <-done:
 		return err
@@ -35,31 +36,45 @@ func (s *stack) Close(ctx context.Context) error {
 	}
 }
 
+// runtimes boot the sandboxes of profiles, by their names.
+type runtimes map[string]*ctrd.Runtime
+
+// Close closes them all.
+func (r runtimes) Close() error {
+	var errs []error
+	for _, rt := range r {
+		errs = append(errs, rt.Close())
+	}
+	return errors.Join(errs...)
+}
+
 // tryOpen looks whether sandboxes can run here, in less than a second, brings daemon and image up, which takes longer the
 // first time, and starts the system.
-func (a *app) tryOpen(ctx context.Context) (sandboxes, error) {
+func (a *app) tryOpen(ctx context.Context) (_ sandboxes, err error) {
 	if err := host.FirstFailure(host.PreflightIn(os.Geteuid(), a.cfg.BinDir, a.cfg.StateDir)); err != nil {
 		return nil, err
 	}
-	rt, err := ctrd.New(ctrd.Config{
-		Connect:   a.connect,
-		Limits:    a.cfg.Limits,
-		Preload:   a.cfg.Preload,
-		Runtime:   a.runtimeName(),
-		BinDir:    a.cfg.BinDir,
-		ShimTasks: a.cfg.ShimTasks,
-		Profile:   actors.DefaultProfile,
-		OnLost:    a.inside.daemonLost,
-		Log:       a.log,
-	})
-	if err != nil {
+	rts := runtimes{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, rts.Close())
+		}
+	}()
+	profiles := map[string]actors.Profile{}
+	for name, p := range a.cfg.profiles() {
+		rt, err := ctrd.New(a.runtimeConfig(name, p))
+		if err != nil {
+			return nil, err
+		}
+		rts[name] = rt
+		profiles[name] = actors.Profile{Runtime: rt, Pool: p.Pool, Limits: p.Limits}
+	}
+	if err := a.connectAny(ctx, rts); err != nil {
 		return nil, err
 	}
-	if err := rt.Connect(ctx); err != nil {
-		return nil, errors.Join(err, rt.Close())
-	}
 	sys, err := actors.Start(actors.Config{
-		Profiles:       map[string]actors.Profile{actors.DefaultProfile: {Runtime: rt, Pool: a.cfg.Pool, Limits: a.cfg.Limits}},
+		Profiles:       profiles,
+		DefaultProfile: a.cfg.Profile,
 		DefaultTimeout: a.cfg.Timeout,
 		MaxTimeout:     a.cfg.MaxTimeout,
 		OutputMax:      int(a.cfg.OutputMax),
@@ -68,9 +83,52 @@ func (a *app) tryOpen(ctx context.Context) (sandboxes, error) {
 		Log:            a.log,
 	})
 	if err != nil {
-		return nil, errors.Join(err, rt.Close())
+		return nil, err
 	}
-	return &stack{System: sys, runtime: rt}, nil
+	return &stack{System: sys, runtimes: rts}, nil
+}
+
+func (a *app) runtimeConfig(name string, p Profile) ctrd.Config {
+	c := ctrd.Config{
+		Connect:   func(ctx context.Context) (*ctrd.Backend, error) { return a.connect(ctx, name, p.Image) },
+		Limits:    p.Limits,
+		Preload:   p.Preload,
+		Runtime:   a.runtimeName(),
+		BinDir:    a.cfg.BinDir,
+		ShimTasks: a.cfg.ShimTasks,
+		Profile:   name,
+		Log:       a.log.With().Str("profile", name).Logger(),
+	}
+	if name == a.cfg.Profile { // all share one daemon, whose loss is to be counted once
+		c.OnLost = a.inside.daemonLost
+	}
+	return c
+}
+
+// connectAny makes sure that there is a profile whose sandboxes can be had, the default one if possible. Every other
+// connects at its own first boot, so that neither the making of its image nor the lack of one delays anybody else's calls.
+func (a *app) connectAny(ctx context.Context, rts runtimes) error {
+	var errs []error
+	for _, name := range a.cfg.profileNames() {
+		err := rts[name].Connect(ctx)
+		if err == nil {
+			break
+		}
+		if len(rts) > 1 {
+			err = fmt.Errorf("profile %s: %w", name, err)
+		}
+		errs = append(errs, err)
+		if !errors.Is(err, runtime.ErrImage) { // nothing of this profile's: the others would meet the same
+			break
+		}
+	}
+	if len(errs) == len(rts) || len(errs) > 0 && !errors.Is(errs[len(errs)-1], runtime.ErrImage) {
+		return errors.Join(errs...)
+	}
+	for _, err := range errs {
+		a.log.Error().Err(err).Msg("sandboxes of this profile cannot be had")
+	}
+	return nil
 }
 
 // bridge answers what code asks of the host; nil where there is no hub.
@@ -96,12 +154,12 @@ func (a *app) runtimeName() string {
 	return a.cfg.Runtime
 }
 
-// local says which containerd and which image.
+// local says which containerd, and the default profile's image.
 func (a *app) local() local.Config {
 	return local.Config{
 		Daemon:  daemon.Config{StateDir: a.cfg.StateDir, BinDir: a.cfg.BinDir, Idle: a.cfg.DaemonIdle, Log: a.log},
 		Address: a.cfg.ContainerdAddress,
-		Image:   a.cfg.Image,
+		Image:   a.cfg.chosen().Image,
 		Log:     a.log,
 	}
 }
@@ -109,14 +167,16 @@ func (a *app) local() local.Config {
 // connectSlow is after how long somebody who waits is told why.
 const connectSlow = 2 * time.Second
 
-// connect gives the runtime a daemon with the image ready in it.
-func (a *app) connect(ctx context.Context) (*ctrd.Backend, error) {
+// connect gives the runtime of a profile a daemon with the image ready in it.
+func (a *app) connect(ctx context.Context, profile, image string) (*ctrd.Backend, error) {
 	slow := time.AfterFunc(connectSlow, func() {
 		a.tell("starting containerd and making the image ready; the first time takes a while")
 	})
 	defer slow.Stop()
-	b, err := local.Connect(a.local())(ctx)
-	if err == nil {
+	c := a.local()
+	c.Image = image
+	b, err := local.Connect(c)(ctx)
+	if err == nil && profile == a.cfg.Profile {
 		a.inside.daemonConnected()
 	}
 	if err == nil && a.cfg.ContainerdAddress != "" {
