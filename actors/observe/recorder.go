@@ -38,6 +38,7 @@ type Recorder struct {
 	latency [latencyKept]float64 // ms of the last calls that had a sandbox
 	served  int64
 	servers map[string]*Server
+	booted  map[string]bool // profiles that tried to boot, so that they are the configuration's
 }
 
 var (
@@ -49,7 +50,7 @@ var (
 // source is kept.
 func NewRecorder(next Runner, m *Metrics, defaultProfile string, keepCode bool) *Recorder {
 	return &Recorder{next: next, metrics: m, profile: defaultProfile, keepCode: keepCode,
-		open: map[*call]struct{}{}, servers: map[string]*Server{}}
+		open: map[*call]struct{}{}, servers: map[string]*Server{}, booted: map[string]bool{defaultProfile: true}}
 }
 
 // Run implements Runner.
@@ -97,12 +98,14 @@ func (r *Recorder) ended(c *call, res *actors.Result) {
 	r.at = (r.at + 1) % Kept
 }
 
-// count puts a call into the metrics. Profiles are names of the configuration: a call with another one is refused.
+// count puts a call into the metrics. A profile that was never booted may be an invented name.
 func (r *Recorder) count(c *Call) {
 	m, profile := r.metrics, c.Profile
-	if c.Sandbox == "" && profile != r.profile {
+	r.mu.Lock()
+	if c.Sandbox == "" && !r.booted[profile] {
 		profile = otherName
 	}
+	r.mu.Unlock()
 	m.calls.WithLabelValues(profile, string(c.Status)).Inc()
 	if c.Pool == "" {
 		if c.Status == actors.StatusRejected {
@@ -184,6 +187,9 @@ func (r *Recorder) Observe(e actors.Event) {
 	m := r.metrics
 	switch e := e.(type) {
 	case actors.SandboxBooted:
+		r.mu.Lock()
+		r.booted[e.Profile] = true
+		r.mu.Unlock()
 		if e.Err != nil {
 			m.bootFailures.WithLabelValues(e.Profile).Inc()
 			return

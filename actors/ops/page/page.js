@@ -57,7 +57,7 @@ function chart(id, series) {
   const axis = { stroke: style.getPropertyValue("--quiet"), grid: { stroke: style.getPropertyValue("--line"), width: 1 } };
   const colours = [style.getPropertyValue("--accent"), style.getPropertyValue("--quiet"), style.getPropertyValue("--good"), style.getPropertyValue("--bad")];
   const u = new uPlot({
-    width: $(id).clientWidth || 320, height: 180, axes: [axis, { ...axis, size: 50 }], scales: { y: { range: (_, lo, hi) => [0, Math.max(1, hi)] } },
+    width: $(id).clientWidth || 320, height: 180, axes: [axis, { ...axis, size: 64 }], scales: { y: { range: (_, lo, hi) => [0, Math.max(1, hi)] } },
     series: [{}, ...series.map(([label], i) => ({ label, stroke: colours[i], width: 2 }))],
   }, [past.t, ...series.map(([, key]) => past[key])], $(id));
   charts.push({ u, id, keys: series.map(([, key]) => key) });
