@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -269,9 +266,6 @@ func (b *benchRun) bareOf(name, dir, root, python string) (*bare, error) {
 		}
 		f.cred = &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}
 		env = a.environ(env)
-		if err := giveTree(root, a.uid, a.gid); err != nil {
-			return nil, err
-		}
 	}
 	inside := guest.Argv(python, guest.Dir)
 	switch name {
@@ -288,52 +282,10 @@ func (b *benchRun) bareOf(name, dir, root, python string) (*bare, error) {
 		f.argv = append([]string{path, "--ro-bind", root, "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", guest.Workspace,
 			"--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--chdir", guest.Workspace}, inside...)
 	default:
-		path, err := exec.LookPath("podman")
-		if err != nil {
-			return nil, errors.New("podman is not installed")
-		}
 		f.env = env
-		own := filepath.Join(dir, "podman")
-		if err := b.podmanHome(own, f.cred); err != nil {
-			return nil, err
-		}
-		l := b.app.cfg.Limits
-		f.argv = append([]string{path, "--log-level=error", "--root=" + own + "/root", "--runroot=" + own + "/run", "--tmpdir=" + own + "/tmp", "run", "--rm", "-i", "--network=none", "--read-only", "--cap-drop=all",
-			"--security-opt=no-new-privileges", "--pids-limit=" + strconv.FormatInt(l.PIDs, 10), "--memory=" + strconv.FormatInt(l.Memory, 10),
-			"--tmpfs=" + guest.Workspace, "--workdir=" + guest.Workspace, "--rootfs", root}, inside...)
+		return f, b.podmanBare(f, dir, root, inside)
 	}
 	return f, b.tryBare(f)
-}
-
-// podmanHome is where podman keeps everything, so that nothing of it stays.
-func (b *benchRun) podmanHome(own string, cred *syscall.Credential) error {
-	if err := os.Mkdir(own, 0o755); err != nil || cred == nil {
-		return err
-	}
-	return os.Chown(own, int(cred.Uid), int(cred.Gid))
-}
-
-// giveTree makes a tree the account's: podman makes files in it.
-func giveTree(root string, uid, gid int) error {
-	return filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
-		return errors.Join(err, os.Lchown(path, uid, gid))
-	})
-}
-
-// endPodman ends the process that holds podman's namespaces open, if podman took part.
-func endPodman(dir string) error {
-	data, err := os.ReadFile(filepath.Join(dir, "podman", "tmp", "pause.pid"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	pid, perr := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err = errors.Join(err, perr); err != nil {
-		return err
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
-		return err
-	}
-	return nil
 }
 
 // tryBare makes one life, and explains why there is none.
