@@ -104,12 +104,13 @@ func scratch(dir string, size int64) specs.Mount {
 	}
 }
 
-// A sandbox boots at a tenth of the processor's share that one gets once it is frozen, so that refilling the pool after a
-// burst does not slow the burst's own runs.
-const (
-	bootShares uint64 = 102 // of 1024, the kernel's default (cpu.shares; runtimes convert it for cgroup v2)
-	RunWeight         = 100 // for host.Group.SetCPUWeight, at the end of a boot
-)
+// bootShares is the processor's share (cpu.shares, 1024 is the kernel's default; runtimes convert it for cgroup v2) of a
+// sandbox that boots. It is a tenth of what one gets once it is frozen, RunWeight, so that refilling the pool after a burst
+// does not slow the burst's own runs.
+const bootShares = uint64(102)
+
+// RunWeight is for host.Group.SetCPUWeight, at the end of a boot.
+const RunWeight = 100
 
 func resources(l Limits, h SpecHost) *specs.LinuxResources {
 	pids, memory, shares := l.PIDs, l.Memory, bootShares

@@ -58,12 +58,12 @@ func envOf(t testing.TB) *ctrdtest.Env {
 		if os.Getenv(stateEnv) != "" {
 			return
 		}
-		dir, err := os.MkdirTemp("/var/tmp", "tp-")
+		dir, err := os.MkdirTemp("/var/tmp", "tp-") //nolint:usetesting // shared by all tests of the package
 		if err != nil {
 			t.Fatal(err)
 		}
 		shared.made = filepath.Join(dir, "s")
-		if err := os.Setenv(stateEnv, shared.made); err != nil {
+		if err := os.Setenv(stateEnv, shared.made); err != nil { //nolint:usetesting // as above
 			t.Fatal(err)
 		}
 	})

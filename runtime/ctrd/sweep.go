@@ -56,7 +56,7 @@ func Sweep(ctx context.Context, c SweepConfig) (Found, error) {
 	if err != nil {
 		return Found{}, fmt.Errorf("sweep: %w", kind(err))
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	s := &sweep{SweepConfig: c, client: client}
 	if err := s.run(ctx); err != nil {
 		return s.found, fmt.Errorf("sweep: %w", kind(err))

@@ -83,7 +83,7 @@ func (b *box) start(c Config, log io.Writer, wipe bool) error {
 		if err != nil {
 			return err
 		}
-		defer dir.Close()
+		defer func() { _ = dir.Close() }()
 		attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
 	}
 	args = append(args, "sh", "-c", entry, "sh", b.layout.dir, filepath.Join(c.BinDir, "containerd"), wipeWord(wipe))

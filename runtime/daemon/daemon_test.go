@@ -62,7 +62,7 @@ func TestConfigComplete(t *testing.T) {
 
 func TestLayoutShortens(t *testing.T) {
 	t.Parallel()
-	tmp, err := os.MkdirTemp("/tmp", "tp")
+	tmp, err := os.MkdirTemp("/tmp", "tp") //nolint:usetesting // short enough for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestProcessWait(t *testing.T) {
 
 func TestDeadSockets(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("/tmp", "tp")
+	dir, err := os.MkdirTemp("/tmp", "tp") //nolint:usetesting // short enough for sockets
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func launchDirect(argv []string, l layout) (*launch, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer out.Close()
+	defer func() { _ = out.Close() }()
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the daemon's keeper: %w", err)

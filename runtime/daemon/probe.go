@@ -60,7 +60,7 @@ func listener(ctx context.Context, socket string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func serving(ctx context.Context, socket string) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	resp, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
 	if err != nil {
 		return fmt.Errorf("containerd's health: %w", err)

@@ -25,7 +25,7 @@ type Env struct {
 // NewEnv makes a state directory that goes with the test, after its daemon has stopped.
 func NewEnv(t testing.TB) *Env {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "tp-")
+	dir, err := os.MkdirTemp("/var/tmp", "tp-") //nolint:usetesting // short enough for sockets; removed after the daemon has ended
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -277,7 +277,7 @@ func (e *Env) records(l Leaks) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	containers, err := c.ContainerService().List(ctx)

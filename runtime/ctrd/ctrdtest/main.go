@@ -124,7 +124,7 @@ func reexecute() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	self, err := copySelf(dir, uid, gid)
 	if err != nil {
 		return 0, err
@@ -156,7 +156,7 @@ func copySelf(dir string, uid, gid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer from.Close()
+	defer func() { _ = from.Close() }()
 	path := filepath.Join(dir, "test")
 	to, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
 	if err != nil {
