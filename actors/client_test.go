@@ -187,8 +187,9 @@ func TestHubRestartAndStatus(t *testing.T) {
 	}
 	r := b.open()
 	r.mustCall("up", "echo", `{}`)
+	eventually(t, "its stderr is read", func() bool { return strings.Contains(b.statusOf("up").Stderr, "hello from up") })
 	st := b.statusOf("up")
-	if !strings.Contains(st.Stderr, "hello from up") || st.LastUsed == nil || st.MeanMS <= 0 {
+	if st.LastUsed == nil || st.MeanMS <= 0 {
 		t.Errorf("%+v", st)
 	}
 	if err := b.Restart("up"); err != nil {
