@@ -8,4 +8,7 @@
 //
 // What must outlive a failed actor is kept outside of it: each pool's sandboxes and waiting calls in a registry, each call
 // in its own call value, which is answered exactly once by whoever comes first.
+//
+// The Hub answers what the code asks of the host. It has one Client actor for each upstream server in use, which makes the
+// server's connections at the first call, hands them out and takes them back; the calls are made by those who hold them.
 package actors
