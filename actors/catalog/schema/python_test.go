@@ -2,12 +2,13 @@ package schema
 
 import (
 	"encoding/json"
+	"maps"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/kluctl/go-embed-python/python"
+	"github.com/thawpool/thawpool/actors/upstream/realup"
 )
 
 // look parses what Describe wrote. Nothing may stand in it but definitions of types and the one function: a server's
@@ -40,20 +41,14 @@ for name, stub, line in json.load(sys.stdin):
 
 func TestPythonTakesEveryStub(t *testing.T) {
 	t.Parallel()
-	embedded, err := python.NewEmbeddedPythonWithTmpDir(filepath.Join(t.TempDir(), "python"), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	exe, err := embedded.GetExePath()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := realup.Python(t)
 	words := []string{"", "plain", "\"", `\`, `\"`, `"""`, "x\"\"\"\nimport os\n\"\"\"", "\x00\r\n\t\u2028", "ends in \\", "'''", "%s {x}", "\xff"}
 	var cases [][3]string
-	for name, in := range tools {
-		for outName, out := range tools {
+	names := slices.Sorted(maps.Keys(tools))
+	for i, name := range names {
+		for _, outName := range []string{name, names[(i+1)%len(names)]} {
 			d := Describe(Function{Name: "do_it", Server: "srv", Description: words[len(cases)%len(words)],
-				Input: json.RawMessage(in), Output: json.RawMessage(out)})
+				Input: json.RawMessage(tools[name]), Output: json.RawMessage(tools[outName])})
 			cases = append(cases, [3]string{name + " / " + outName, d.Stub, d.Line})
 		}
 	}
