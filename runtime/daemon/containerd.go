@@ -21,10 +21,10 @@ var unneeded = []string{
 	"io.containerd.http.v1.pprof",
 }
 
-// containerdTemplate is the daemon's configuration (version 3 of its format). The metadata store is not synced to disk:
+// containerdTemplate is the daemon's configuration (version 4 of its format). The metadata store is not synced to disk:
 // all in it can be made again, and a keeper whose containerd does not start clears it.
 var containerdTemplate = template.Must(template.New("").Parse(`# Written by thawpool at every start.
-version = 3
+version = 4
 root = "{{.Inside}}/root"
 state = "{{.Inside}}/state"
 temp = "{{.Inside}}/tmp"
@@ -34,6 +34,12 @@ disabled_plugins = [{{range .Unneeded}}
 
 [debug]
   level = "warn"
+
+# A busy machine is slow: what is given up here stays behind.
+[timeouts]
+  "io.containerd.timeout.shim.cleanup" = "60s"
+  "io.containerd.timeout.shim.load" = "60s"
+  "io.containerd.timeout.shim.shutdown" = "60s"
 
 [plugins."io.containerd.server.v1.grpc"]
   address = "{{.Inside}}/run/containerd.sock"

@@ -20,6 +20,8 @@ const (
 	healthEvery    = time.Second
 	healthPatience = 3 * time.Second
 	healthStrikes  = 3
+	// lockPatience is how long a new keeper tries to get its lock.
+	lockPatience = time.Second
 	// userEvery is how soon the end of a user is noticed.
 	userEvery = 500 * time.Millisecond
 	// sweepEvery is how often everything is compared, beyond what dead users are known to have left. It is a few requests.
@@ -71,12 +73,11 @@ func newKeeper(c Config, l layout) (*keeper, error) {
 		return nil, err
 	}
 	lock := flock.New(l.path("keeper.lock"))
-	got, err := lock.TryLock()
-	if err != nil {
-		return nil, fmt.Errorf("lock the state directory: %w", err)
-	}
-	if !got {
-		return nil, fmt.Errorf("another keeper runs in %s", l.dir)
+	// Those who look whether a keeper runs hold the lock for a moment, so one try is not enough.
+	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+	defer cancel()
+	if _, err := lock.TryLockContext(ctx, shortestPoll); err != nil {
+		return nil, fmt.Errorf("another keeper runs in %s: %w", l.dir, err)
 	}
 	// One megabyte and one older file: enough to see why something failed, whatever containerd says.
 	out := &lumberjack.Logger{Filename: l.path("log", "keeper.log"), MaxSize: 1, MaxBackups: 1}
