@@ -50,16 +50,20 @@ func (r runtimes) Close() error {
 
 // tryOpen looks whether sandboxes can run here, in less than a second, brings daemon and image up, which takes longer the
 // first time, and starts the system.
-func (a *app) tryOpen(ctx context.Context) (_ sandboxes, err error) {
+func (a *app) tryOpen(ctx context.Context) (sandboxes, error) {
 	if err := host.FirstFailure(host.PreflightIn(os.Geteuid(), a.cfg.BinDir, a.cfg.StateDir)); err != nil {
 		return nil, err
 	}
 	rts := runtimes{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, rts.Close())
-		}
-	}()
+	sys, err := a.startSystem(ctx, rts)
+	if err != nil {
+		return nil, errors.Join(err, rts.Close())
+	}
+	return &stack{System: sys, runtimes: rts}, nil
+}
+
+// startSystem starts a system with all profiles. Their runtimes are in rts for the caller to close, also when it fails.
+func (a *app) startSystem(ctx context.Context, rts runtimes) (*actors.System, error) {
 	profiles := map[string]actors.Profile{}
 	for name, p := range a.cfg.profiles() {
 		rt, err := ctrd.New(a.runtimeConfig(name, p))
@@ -72,7 +76,7 @@ func (a *app) tryOpen(ctx context.Context) (_ sandboxes, err error) {
 	if err := a.connectAny(ctx, rts); err != nil {
 		return nil, err
 	}
-	sys, err := actors.Start(actors.Config{
+	return actors.Start(actors.Config{
 		Profiles:       profiles,
 		DefaultProfile: a.cfg.Profile,
 		DefaultTimeout: a.cfg.Timeout,
@@ -82,10 +86,6 @@ func (a *app) tryOpen(ctx context.Context) (_ sandboxes, err error) {
 		Observer:       a.inside.observer(),
 		Log:            a.log,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &stack{System: sys, runtimes: rts}, nil
 }
 
 func (a *app) runtimeConfig(name string, p Profile) ctrd.Config {
@@ -112,23 +112,20 @@ func (a *app) connectAny(ctx context.Context, rts runtimes) error {
 	for _, name := range a.cfg.profileNames() {
 		err := rts[name].Connect(ctx)
 		if err == nil {
-			break
+			for _, err := range errs {
+				a.log.Error().Err(err).Msg("sandboxes of this profile cannot be had")
+			}
+			return nil
 		}
 		if len(rts) > 1 {
 			err = fmt.Errorf("profile %s: %w", name, err)
 		}
 		errs = append(errs, err)
-		if !errors.Is(err, runtime.ErrImage) { // nothing of this profile's: the others would meet the same
-			break
+		if !errors.Is(err, runtime.ErrImage) {
+			break // the machine's fault, which the others would meet, too
 		}
 	}
-	if len(errs) == len(rts) || len(errs) > 0 && !errors.Is(errs[len(errs)-1], runtime.ErrImage) {
-		return errors.Join(errs...)
-	}
-	for _, err := range errs {
-		a.log.Error().Err(err).Msg("sandboxes of this profile cannot be had")
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // bridge answers what code asks of the host; nil where there is no hub.
