@@ -35,7 +35,7 @@ func (b *benchRun) serve(ctx context.Context, log io.Writer, args ...string) (*s
 		if err != nil {
 			return nil, err
 		}
-		defer os.Remove(file) // it is read before the first answer
+		defer func() { _ = os.Remove(file) }() // it is read before the first answer
 		args = append(args, "--servers-config="+file)
 	}
 	said := &tail{}
