@@ -285,11 +285,17 @@ func (a *agent) first(ctx context.Context, code string) error {
 		case res.Status == actors.StatusSuccess:
 			return nil
 		case res.Status != actors.StatusRejected || ctx.Err() != nil:
-			return fmt.Errorf("the first call ended as %s: %s", res.Status, text)
+			return fmt.Errorf("the first call ended as %s: %s", res.Status, ending(text))
 		}
 		select {
 		case <-time.After(settle):
 		case <-ctx.Done():
 		}
 	}
+}
+
+// ending is the part of an answer's text that says why it failed.
+func ending(text string) string {
+	const most = 400 // bytes: a traceback's last lines
+	return strings.ToValidUTF8(text[max(0, len(text)-most):], "")
 }

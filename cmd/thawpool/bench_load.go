@@ -16,38 +16,49 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/thawpool/thawpool/actors"
+	"github.com/thawpool/thawpool/actors/catalog/config"
 	"github.com/thawpool/thawpool/cmd/thawpool/bench"
 )
 
 // served is a server that is measured, with its sandboxes in sight.
 type served struct {
 	*agent
-	herd *herd
-	size int // frozen ones when its pool is full
-	code string
+	herd   *herd
+	size   int // frozen ones when its pool is full
+	code   string
+	config string // file that defines the server which code calls; "" without one
 }
 
 // serve starts a server, and waits until its pool is full.
-func (b *benchRun) serve(ctx context.Context, log io.Writer, args ...string) (*served, error) {
+func (b *benchRun) serve(ctx context.Context, log io.Writer, args ...string) (_ *served, err error) {
 	args = append(append([]string{}, b.pass...), args...)
+	s := &served{size: b.app.cfg.Pool.Size, code: b.o.program()}
 	if b.o.upstream > 0 {
-		file, err := b.upstreamConfig()
-		if err != nil {
+		if s.config, err = b.upstreamConfig(); err != nil {
 			return nil, err
 		}
-		defer func() { _ = os.Remove(file) }() // it is read before the first answer
-		args = append(args, "--servers-config="+file)
+		args = append(args, "--servers-config="+s.config)
 	}
 	said := &tail{}
-	a, err := startAgent(ctx, io.MultiWriter(said, log), args...)
+	if s.agent, err = startAgent(ctx, io.MultiWriter(said, log), args...); err == nil {
+		err = s.open(ctx)
+	}
 	if err != nil {
+		_ = s.close()
 		return nil, said.explain(err)
 	}
-	s := &served{agent: a, size: b.app.cfg.Pool.Size, code: b.o.program()}
-	if err := s.open(ctx); err != nil {
-		return nil, said.explain(closeAfter(a, err))
-	}
 	return s, nil
+}
+
+// close ends the server.
+func (s *served) close() (err error) {
+	if s.agent != nil {
+		err = s.agent.close()
+	}
+	if s.config != "" { // the server looks at it for as long as it lives
+		err = errors.Join(err, os.Remove(s.config))
+	}
+	return err
 }
 
 // tail keeps the end of a server's log, for when it fails.
@@ -86,7 +97,7 @@ func (s *served) open(ctx context.Context) error {
 	// A sandbox that runs is to be seen for certain.
 	res, text, err := s.run(ctx, map[string]any{"code": "pass"})
 	if err == nil && res.Status != actors.StatusSuccess {
-		err = fmt.Errorf("a call ended as %s: %s", res.Status, text)
+		err = fmt.Errorf("a call ended as %s: %s", res.Status, ending(text))
 	}
 	if err != nil {
 		return err
@@ -109,7 +120,7 @@ func (s *served) full(ctx context.Context) error { return s.herd.await(ctx, s.si
 func (s *served) sample(ctx context.Context, _ int) bench.Sample {
 	res, text, err := s.run(ctx, map[string]any{"code": s.code})
 	if err == nil && res.Status != actors.StatusSuccess {
-		err = fmt.Errorf("%s: %s", res.Status, text)
+		err = fmt.Errorf("%s: %s", res.Status, ending(text))
 	}
 	ms := func(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
 	r := res.Receipt
@@ -129,7 +140,8 @@ func (b *benchRun) upstreamConfig() (string, error) {
 		return "", err
 	}
 	_, err = f.Write(data)
-	return f.Name(), errors.Join(err, f.Close())
+	// That it starts itself is meant: serve takes this variable over from here.
+	return f.Name(), errors.Join(err, f.Close(), os.Setenv(config.EnvAllowSelf, "1"))
 }
 
 // load measures one server under one load: bench without --against.
@@ -319,7 +331,7 @@ func (b *benchRun) advise(row bench.Row) (*bench.Advice, error) {
 		b.note("the pool size is for independent calls at half the measured throughput; use --rate for a load of your own")
 	}
 	if rate == 0 || boot == 0 {
-		return nil, errNotHad
+		return nil, nil // every call failed, as the report says
 	}
 	ms := func(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
 	a, err := bench.Recommend(b.app.cfg.Pool, bench.Demand{
