@@ -3,17 +3,13 @@
 package ctrd_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	goruntime "runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/thawpool/thawpool/runtime"
 	"github.com/thawpool/thawpool/runtime/ctrd"
@@ -21,126 +17,6 @@ import (
 	"github.com/thawpool/thawpool/runtime/guest"
 	"github.com/thawpool/thawpool/runtime/host"
 )
-
-// stateEnv is where the shared state is: set for processes that tests start, or by somebody who has a state directory
-// with an image in it.
-const stateEnv = "THAWPOOL_TEST_STATE"
-
-// shared is the daemon that most tests of this package use: making the default image takes seconds.
-var shared struct {
-	once sync.Once
-	made string // to be removed in the end
-}
-
-func TestMain(m *testing.M) { ctrdtest.Main(m, cleanup) }
-
-func cleanup() error {
-	if shared.made == "" {
-		return nil
-	}
-	return ctrdtest.RemoveState(shared.made)
-}
-
-// env is the shared environment, and what is in it now.
-func env(t *testing.T) (*ctrdtest.Env, ctrdtest.Leaks) {
-	t.Helper()
-	e := envOf(t)
-	base, err := e.Count()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e, base
-}
-
-func envOf(t testing.TB) *ctrdtest.Env {
-	t.Helper()
-	shared.once.Do(func() {
-		if os.Getenv(stateEnv) != "" {
-			return
-		}
-		dir, err := os.MkdirTemp("/var/tmp", "tp-") //nolint:usetesting // shared by all tests of the package
-		if err != nil {
-			t.Fatal(err)
-		}
-		shared.made = filepath.Join(dir, "s")
-		if err := os.Setenv(stateEnv, shared.made); err != nil { //nolint:usetesting // as above
-			t.Fatal(err)
-		}
-	})
-	e := ctrdtest.OpenEnv(t, os.Getenv(stateEnv))
-	e.Ensure(t)
-	return e
-}
-
-// both runs a test with the stock runc shim and with our own.
-func both(t *testing.T, test func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime)) {
-	t.Helper()
-	for _, name := range []string{ctrd.RuntimeRunc, ctrd.RuntimeThawpool} {
-		t.Run(name, func(t *testing.T) {
-			e, base := env(t)
-			t.Cleanup(func() { e.RequireNone(t, base) }) // after the runtime's own clean-up
-			test(t, e, e.Runtime(t, func(c *ctrd.Config) { c.Runtime = name }))
-		})
-	}
-}
-
-// outcome is what one run gave.
-type outcome struct {
-	out  string
-	exit guest.Frame
-	done guest.Frame
-	err  error
-}
-
-// run thaws a sandbox and runs code in it.
-func run(t *testing.T, sb runtime.Sandbox, code string) outcome {
-	t.Helper()
-	if err := sb.Thaw(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := guest.NewWriter(sb.Stream()).Run(guest.Run{ID: "r", Code: code, ValueMax: 1 << 16}); err != nil {
-		t.Fatal(err)
-	}
-	return read(sb)
-}
-
-func read(sb runtime.Sandbox) (o outcome) {
-	r := guest.NewReader(sb.Stream())
-	for {
-		f, err := r.Next()
-		if err != nil {
-			o.err = err
-			return o
-		}
-		switch f.Kind {
-		case guest.KindOut:
-			o.out += string(f.Data)
-		case guest.KindDone:
-			o.done = *f
-		case guest.KindExit:
-			o.exit = *f
-			return o
-		}
-	}
-}
-
-func (o outcome) String() string {
-	text := fmt.Sprintf("out %q, exit %d signal %d, err %v", o.out, o.exit.Code, o.exit.Signal, o.err)
-	if o.done.Error != nil {
-		text += ", " + o.done.Error.Type + ": " + o.done.Error.Message
-	}
-	return text
-}
-
-// must runs code that has to succeed, and gives its output.
-func must(t *testing.T, sb runtime.Sandbox, code string) string {
-	t.Helper()
-	o := run(t, sb, code)
-	if o.err != nil || o.exit.Code != 0 || o.exit.Signal != 0 || o.done.Error != nil {
-		t.Fatal(o)
-	}
-	return o.out
-}
 
 func TestRoundTrip(t *testing.T) {
 	both(t, func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime) {
@@ -259,120 +135,6 @@ except OSError as e:
 	})
 }
 
-// TestDestroyInEachState covers D03: no state refuses, hangs, or leaves anything.
-func TestDestroyInEachState(t *testing.T) {
-	states := map[string]func(t *testing.T, e *ctrdtest.Env, sb runtime.Sandbox){
-		"frozen": func(*testing.T, *ctrdtest.Env, runtime.Sandbox) {},
-		"thawed": func(t *testing.T, _ *ctrdtest.Env, sb runtime.Sandbox) {
-			if err := sb.Thaw(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"running": func(t *testing.T, _ *ctrdtest.Env, sb runtime.Sandbox) {
-			start(t, sb, "while True: pass")
-		},
-		"flooding": func(t *testing.T, _ *ctrdtest.Env, sb runtime.Sandbox) {
-			start(t, sb, "while True: print('x' * 1000)")
-			if _, err := sb.Stream().Read(make([]byte, 1)); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"forking": func(t *testing.T, _ *ctrdtest.Env, sb runtime.Sandbox) {
-			start(t, sb, "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass")
-		},
-		"ended": func(t *testing.T, _ *ctrdtest.Env, sb runtime.Sandbox) { must(t, sb, "pass") },
-		"killed": func(t *testing.T, e *ctrdtest.Env, sb runtime.Sandbox) {
-			if err := e.Group(sb.ID()).Kill(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			<-sb.Done()
-		},
-		"refrozen by someone": func(t *testing.T, e *ctrdtest.Env, sb runtime.Sandbox) {
-			start(t, sb, "while True: pass")
-			if err := e.Group(sb.ID()).SetFrozen(true); err != nil {
-				t.Fatal(err)
-			}
-		},
-	}
-	both(t, func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime) {
-		for name, reach := range states {
-			t.Run(name, func(t *testing.T) {
-				id := "state-" + strings.ReplaceAll(name, " ", "-")
-				sb := ctrdtest.Boot(t, rt, id)
-				reach(t, e, sb)
-				var wait sync.WaitGroup
-				for range 3 { // at the same time, and again
-					wait.Go(func() {
-						if err := sb.Destroy(t.Context()); err != nil {
-							t.Error(err)
-						}
-					})
-				}
-				wait.Wait()
-				<-sb.Done()
-				if pids, err := e.Group(id).Procs(); err != nil || len(pids) > 0 {
-					t.Errorf("left: %v, %v", pids, err)
-				}
-			})
-		}
-	})
-}
-
-// start thaws and begins a run without waiting for its end.
-func start(t *testing.T, sb runtime.Sandbox, code string) {
-	t.Helper()
-	if err := sb.Thaw(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := guest.NewWriter(sb.Stream()).Run(guest.Run{ID: "r", Code: code, ValueMax: 1 << 16}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestDestroyEndsBlockedReader: a session that waits for a frame is freed.
-func TestDestroyEndsBlockedReader(t *testing.T) {
-	both(t, func(t *testing.T, _ *ctrdtest.Env, rt *ctrd.Runtime) {
-		sb := ctrdtest.Boot(t, rt, "blocked")
-		ended := make(chan error, 1)
-		go func() {
-			_, err := sb.Stream().Read(make([]byte, 1))
-			ended <- err
-		}()
-		if err := sb.Destroy(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case err := <-ended:
-			if err == nil {
-				t.Fatal("read something")
-			}
-		case <-time.After(ctrdtest.Patience):
-			t.Fatal("still reading")
-		}
-	})
-}
-
-// TestBootCancelled breaks boots off at every stage.
-func TestBootCancelled(t *testing.T) {
-	both(t, func(t *testing.T, _ *ctrdtest.Env, rt *ctrd.Runtime) {
-		if err := rt.Connect(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for i := range 12 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*25*time.Millisecond)
-			sb, err := rt.Boot(ctx, fmt.Sprintf("cancelled-%d", i))
-			cancel()
-			if err == nil {
-				if err := sb.Destroy(t.Context()); err != nil {
-					t.Error(err)
-				}
-			} else if !errors.Is(err, runtime.ErrUnavailable) {
-				t.Errorf("after %d ms: %v", i*25, err)
-			}
-		}
-	})
-}
-
 // TestSameID: an id that is in use is refused, and its sandbox comes to no harm.
 func TestSameID(t *testing.T) {
 	both(t, func(t *testing.T, _ *ctrdtest.Env, rt *ctrd.Runtime) {
@@ -430,42 +192,6 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		wait.Wait()
 	})
-}
-
-// TestHostKeepsNothing: descriptors and goroutines come back to where they were (D26).
-func TestHostKeepsNothing(t *testing.T) {
-	both(t, func(t *testing.T, _ *ctrdtest.Env, rt *ctrd.Runtime) {
-		cycle := func(i int) {
-			sb := ctrdtest.Boot(t, rt, fmt.Sprintf("keeps-%d", i))
-			must(t, sb, "print(1)")
-			if err := sb.Destroy(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		cycle(0) // what is opened once
-		fds, routines := descriptors(t), goruntime.NumGoroutine()
-		for i := range 5 {
-			cycle(i + 1)
-		}
-		ctrdtest.Await(t, "the host is as before", func() error {
-			if n := descriptors(t); n > fds {
-				return fmt.Errorf("%d descriptors, %d before", n, fds)
-			}
-			if n := goruntime.NumGoroutine(); n > routines {
-				return fmt.Errorf("%d goroutines, %d before", n, routines)
-			}
-			return nil
-		})
-	})
-}
-
-func descriptors(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
 }
 
 // TestLabels: containerd itself must never start or keep a sandbox (D05), and anyone can tell whose it is.

@@ -179,7 +179,7 @@ func reachableFlags(args []string) []string {
 }
 
 // Patience bounds what a test waits for that takes milliseconds when all is well.
-const Patience = 30 * time.Second
+const Patience = 60 * time.Second
 
 // Await polls until check succeeds, and fails the test with its last error after Patience.
 func Await(t testing.TB, what string, check func() error) {

@@ -1,0 +1,135 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// watch is a keeper's look after one daemon. Everything in it belongs to the keeper's goroutine; questions that take time
+// are asked beside it, and their answers come by channels.
+type watch struct {
+	k   *keeper
+	ctx context.Context // of the questions; ends with the watch
+
+	health            chan error
+	asking            bool
+	asked             time.Time
+	strikes           int // questions after containerd's health without a good answer, in a row
+	swept             chan error
+	sweeping, due     bool
+	lastSweep, unused time.Time // unused: since when there is no user
+}
+
+// watch returns why the daemon must end. When that is for want of users, no process can become one until release is
+// called.
+func (k *keeper) watch(ctx context.Context, b *box) (why reason, release func()) {
+	release = func() {}
+	questions, cancel := context.WithCancel(ctx)
+	defer cancel()
+	now := time.Now()
+	w := &watch{
+		k: k, ctx: questions, lastSweep: now, unused: now,
+		health: make(chan error, 1), swept: make(chan error, 1), // an answer after the end waits for nobody
+	}
+	lost := b.lost()
+	tick := time.NewTicker(userEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return stopped, release
+		case <-lost:
+			return died, release
+		case err := <-w.health:
+			if w.hangs(err) {
+				return hung, release
+			}
+		case err := <-w.swept:
+			w.sweeping = false
+			if err != nil {
+				k.log.Warn().Err(err).Msg("what dead users left stays for now")
+			}
+		case now := <-tick.C:
+			w.askHealth(now)
+			if !w.lookAtUsers(now) {
+				continue
+			}
+			if release, err := k.shutOut(); err == nil {
+				return unused, release
+			}
+		}
+	}
+}
+
+// askHealth asks containerd for its health now and then.
+func (w *watch) askHealth(now time.Time) {
+	if w.asking || now.Sub(w.asked) < healthEvery {
+		return
+	}
+	w.asking, w.asked = true, now
+	go func() {
+		ctx, cancel := context.WithTimeout(w.ctx, healthPatience)
+		defer cancel()
+		w.health <- serving(ctx, w.k.layout.socket())
+	}()
+	deadSockets(w.k.layout.path("run", "s"))
+}
+
+// hangs takes an answer, and tells whether that was one failure too many.
+func (w *watch) hangs(err error) bool {
+	w.asking = false
+	if err == nil {
+		w.strikes = 0
+		return false
+	}
+	if w.strikes++; w.strikes < healthStrikes {
+		return false
+	}
+	w.k.log.Error().Err(err).Msg("containerd hangs")
+	return true
+}
+
+// lookAtUsers begins a sweep when one is due, and tells whether the daemon was unused for long enough to end.
+func (w *watch) lookAtUsers(now time.Time) (idle bool) {
+	living, dead, err := w.k.layout.users()
+	if err != nil {
+		w.k.log.Warn().Err(err).Msg("users are not known")
+		return false
+	}
+	w.due = w.due || len(dead) > 0 || now.Sub(w.lastSweep) >= sweepEvery
+	if w.due && !w.sweeping {
+		w.due, w.sweeping, w.lastSweep = false, true, now
+		go func() { w.swept <- w.k.sweep(w.ctx, false, living) }()
+	}
+	if len(living) > 0 {
+		w.unused = now
+	}
+	return now.Sub(w.unused) >= w.k.cfg.Idle
+}
+
+// errInUse says that there is a user after all.
+var errInUse = errors.New("the daemon is in use")
+
+// shutOut takes the lock that new users need, if there is none now.
+func (k *keeper) shutOut() (release func(), err error) {
+	start := flock.New(k.layout.path("start.lock"))
+	got, err := start.TryLock()
+	if err != nil {
+		return nil, err
+	}
+	if !got {
+		return nil, errInUse
+	}
+	living, _, err := k.layout.users()
+	if err == nil && len(living) > 0 {
+		err = errInUse
+	}
+	if err != nil {
+		return nil, errors.Join(err, start.Close())
+	}
+	// The keeper's own lock must be free when the next user looks for a keeper, so it goes first.
+	return func() { _ = k.lock.Close(); _ = start.Close() }, nil
+}
