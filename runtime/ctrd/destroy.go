@@ -13,11 +13,12 @@ import (
 
 const (
 	// removePatience bounds one try to remove a sandbox, whatever hangs. It takes 20 ms when all is well.
-	removePatience = 30 * time.Second
+	removePatience = time.Minute
 	// exitPatience is how long the daemon may take to see the end of a killed sandbox before it is asked to kill it too.
 	exitPatience = 3 * time.Second
-	// shimPatience is how long a shim may take to delete a task whose processes have gone. It takes milliseconds.
-	shimPatience = 5 * time.Second
+	// shimPatience is how long a shim may take to delete a task whose processes have gone. It takes milliseconds, and
+	// seconds on a machine that is very busy; what is broken off there may leave the task's directory behind.
+	shimPatience = 10 * time.Second
 	// deletePoll is how soon a task that cannot be deleted yet is tried again.
 	deletePoll = 5 * time.Millisecond
 )

@@ -284,9 +284,9 @@ func TestSweepOrphans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.PlantOrphans(t, "orphan")
-	if l, err := e.Count(); err != nil || len(l.Minus(with)) != 3 {
-		t.Fatalf("planted a group, a process in it and FIFOs, and see %v, %v", l.Minus(with), err)
+	kinds := e.PlantOrphans(t, "orphan")
+	if l, err := e.Count(); err != nil || len(l.Minus(with)) != kinds {
+		t.Fatalf("planted %d kinds, and see %v, %v", kinds, l.Minus(with), err)
 	}
 	e.RequireNone(t, with)
 	if out := must(t, sb, "print(1)"); out != "1\n" {

@@ -70,16 +70,36 @@ func attachedPlace(pid int, l layout) (record, error) {
 	if err != nil {
 		return record{}, err
 	}
-	unit := delegatedAbove(group)
-	r := record{Cgroup: v, HostPath: path.Join(unit, l.id), SpecPath: path.Join("/", l.id)}
-	same, err := sameNamespace(path.Join(dir, "ns/cgroup"), "/proc/self/ns/cgroup")
+	root, err := namespaceRoot(path.Join(dir, "root", cgroup2Mount), group)
 	if err != nil {
 		return record{}, fmt.Errorf("look at its cgroup namespace: %w", err)
 	}
-	if same { // it sees the whole hierarchy, as we do
-		r.SpecPath = r.HostPath
+	if root == "/" { // it sees the whole hierarchy, as we do
+		p := path.Join(delegatedAbove(group), l.id)
+		return record{Cgroup: v, HostPath: p, SpecPath: p}, nil
 	}
-	return r, nil
+	return record{Cgroup: v, HostPath: path.Join(root, l.id), SpecPath: path.Join("/", l.id)}, nil
+}
+
+// namespaceRoot is the group that a process in group sees as the root, by the identity of the directory that it has
+// mounted.
+func namespaceRoot(mounted, group string) (string, error) {
+	theirs, err := os.Stat(mounted)
+	if err != nil {
+		return "", err
+	}
+	for g := path.Clean(group); ; g = path.Dir(g) {
+		ours, err := os.Stat(path.Join(cgroup2Mount, g))
+		if err != nil {
+			return "", err
+		}
+		if os.SameFile(ours, theirs) {
+			return g, nil
+		}
+		if g == "/" || g == "." {
+			return "", fmt.Errorf("%w: what it has at %s is none of the groups above %s", runtime.ErrUnsupported, cgroup2Mount, group)
+		}
+	}
 }
 
 // delegatedAbove is the unit that a process in group belongs to: rootlesskit moves containerd to a group below its unit.
@@ -90,13 +110,4 @@ func delegatedAbove(group string) string {
 		}
 	}
 	return group
-}
-
-func sameNamespace(a, b string) (bool, error) {
-	one, err := os.Readlink(a)
-	if err != nil {
-		return false, err
-	}
-	other, err := os.Readlink(b)
-	return one == other, err
 }

@@ -16,8 +16,9 @@ import (
 	"github.com/thawpool/thawpool/runtime/host"
 )
 
-// sweepPatience bounds one sweep: a daemon that hangs is noticed by its health, not here.
-const sweepPatience = 30 * time.Second
+// sweepPatience bounds one sweep. A daemon that hangs is noticed by its health, not here; and a delete that is broken off
+// leaves what only the next daemon clears.
+const sweepPatience = 2 * time.Minute
 
 // sweep removes what users left who are not living any more; with all set, everything. A new containerd remembers the
 // containers of the one before, of which nothing runs.
