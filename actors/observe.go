@@ -18,25 +18,25 @@ type Event interface{ event() }
 
 // What an Observer is told.
 type (
-	// SandboxBooted: a boot has ended; with Err there is no sandbox.
+	// SandboxBooted says that a boot has ended; with Err there is no sandbox.
 	SandboxBooted struct {
 		Profile, Sandbox string
 		Took             time.Duration
 		Err              error
 	}
-	// SandboxLost: one that was ready died, or was dead when a call was to have it.
+	// SandboxLost says that one that was ready died, or was dead when a call was to have it.
 	SandboxLost struct{ Profile, Sandbox string }
-	// SandboxDestroyed: an attempt to destroy one has ended; with Err it is tried again.
+	// SandboxDestroyed says that an attempt to destroy one has ended; with Err it is tried again.
 	SandboxDestroyed struct {
 		Profile, Sandbox string
 		Took             time.Duration
 		Err              error
 	}
-	// ActorRestarted: a part failed by a bug and was started anew: the supervisor, or a pool.
+	// ActorRestarted says that a part failed by a bug and was started anew: the supervisor, or a pool.
 	ActorRestarted struct{ Part string }
-	// ServerConnected: a connection to an upstream server was made.
+	// ServerConnected says that a connection to an upstream server was made.
 	ServerConnected struct{ Server string }
-	// ServerFailed: one could not be made, or was lost.
+	// ServerFailed says that one could not be made, or was lost.
 	ServerFailed struct{ Server string }
 )
 

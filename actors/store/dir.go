@@ -123,7 +123,7 @@ func (d *dir) get(name string, limit int64, v any) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // only read from
+	defer f.Close()
 	raw, err := io.ReadAll(io.LimitReader(f, limit+1))
 	switch {
 	case err != nil:

@@ -41,7 +41,7 @@ func (s *Store) head(name string) (info Info, err error) {
 	if err != nil {
 		return Info{}, err
 	}
-	defer f.Close() //nolint:errcheck // only read from
+	defer f.Close()
 	fields := map[string]any{
 		"key": &info.Key, "version": &info.Version, "size": &info.Size,
 		"created": &info.Created, "updated": &info.Updated, "metadata": &info.Metadata,

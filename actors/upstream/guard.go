@@ -77,7 +77,7 @@ func (g *Guard) start() {
 	if err != nil {
 		return
 	}
-	defer r.Close() //nolint:errcheck // the child has its own copy
+	defer r.Close() // the child has its own copy
 	cmd := exec.Command("/bin/sh", "-c", guardScript)
 	cmd.Env = []string{}
 	cmd.Dir = "/"

@@ -117,7 +117,7 @@ func killIf(pid int, wanted func(mark string) bool) bool {
 	if err != nil {
 		return false
 	}
-	defer unix.Close(fd) //nolint:errcheck // nothing was written
+	defer unix.Close(fd)
 	if mark := markOf(strconv.Itoa(pid)); mark == "" || !wanted(mark) {
 		return false
 	}

@@ -91,7 +91,7 @@ func (r *Reader) line() ([]byte, error) {
 			return nil, r.tooLong()
 		}
 		if err := r.fill(); err != nil {
-			if err == io.EOF && r.scanned > 0 {
+			if errors.Is(err, io.EOF) && r.scanned > 0 {
 				err = io.ErrUnexpectedEOF
 			}
 			return nil, err

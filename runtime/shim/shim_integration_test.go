@@ -200,7 +200,7 @@ func (b *bench) line(x *box) string {
 	go func() { s, err := x.out.ReadString('\n'); c <- got{s, err} }()
 	select {
 	case g := <-c:
-		if g.err != nil && !(errors.Is(g.err, io.EOF) && g.s != "") {
+		if g.err != nil && (!errors.Is(g.err, io.EOF) || g.s == "") {
 			b.Fatalf("read: %q %v", g.s, g.err)
 		}
 		return strings.TrimSpace(g.s)

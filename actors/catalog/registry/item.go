@@ -94,7 +94,7 @@ func (i item) candidate(host string) (Candidate, bool) {
 		Source: host, Version: text.Line(i.server.Version, 64),
 	}}
 	c.Server.Name = shortName(i.server.Name)
-	c.Server.Description = c.Found.Description
+	c.Server.Description = c.Description
 	reasons := []string{}
 	for _, p := range i.server.Packages {
 		s, reason := p.server()
