@@ -80,7 +80,7 @@ func killMarked(wanted func(mark string) bool) (n int) {
 	if err != nil {
 		return 0
 	}
-	defer dir.Close() //nolint:errcheck // only read from
+	defer dir.Close()
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return 0

@@ -190,8 +190,10 @@ func clear(ctx context.Context, l layout, p place) error {
 	for _, path := range []string{l.rootlesskit(), l.path("fifo"), l.path("run")} {
 		errs = append(errs, os.RemoveAll(path))
 	}
-	for _, path := range []string{l.path("fifo"), l.path("run")} {
-		errs = append(errs, os.MkdirAll(path, 0o700))
+	if _, err := os.Lstat(l.path("users")); err == nil { // else the state directory was removed, and stays so
+		for _, path := range []string{l.path("fifo"), l.path("run")} {
+			errs = append(errs, os.MkdirAll(path, 0o700))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -271,3 +271,30 @@ func TestAttach(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestStateRemoved: a daemon whose directory was taken away serves nobody any more, and ends.
+func TestStateRemoved(t *testing.T) {
+	e := ctrdtest.NewEnv(t)
+	d := ensure(t, e)
+	keeper, ok := e.Keeper()
+	if !ok {
+		t.Fatal("no keeper")
+	}
+	if err := os.RemoveAll(e.StateDir); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-d.Lost():
+	case <-time.After(ctrdtest.Patience):
+		t.Fatal("containerd still runs")
+	}
+	ctrdtest.Await(t, "the keeper ends", func() error {
+		if keeper.Alive() {
+			return errors.New("it is alive")
+		}
+		return nil
+	})
+	if _, err := os.Stat(e.StateDir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory is back: %v", err)
+	}
+}

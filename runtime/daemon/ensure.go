@@ -129,6 +129,12 @@ func (d *Daemon) Close() {
 		<-d.ended
 		if d.user != nil {
 			d.user.close(d.layout)
+			return
+		}
+		// Attached: nobody else takes the groups away once they are empty.
+		g := host.OpenGroup(d.record.Cgroup, d.record.HostPath)
+		if names, err := g.Children(); err == nil && len(names) == 0 {
+			_ = g.Remove() // another user may just be making one
 		}
 	})
 }

@@ -110,6 +110,7 @@ type reason string
 const (
 	stopped reason = "asked to stop"
 	unused  reason = "unused"
+	removed reason = "its state directory was removed"
 	died    reason = "containerd has ended"
 	hung    reason = "containerd hangs"
 )
@@ -130,7 +131,7 @@ func (k *keeper) run(ctx context.Context) (err error) {
 		if err == nil {
 			var why reason
 			why, err = k.serve(ctx, b)
-			if why == stopped || why == unused {
+			if why == stopped || why == unused || why == removed {
 				k.log.Info().Str("why", string(why)).Err(err).Msg("keeper ends")
 				return err
 			}

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -54,6 +55,9 @@ func (k *keeper) watch(ctx context.Context, b *box) (why reason, release func())
 			}
 		case now := <-tick.C:
 			w.askHealth(now)
+			if _, err := os.Lstat(k.layout.path("users")); errors.Is(err, os.ErrNotExist) {
+				return removed, release
+			}
 			if !w.lookAtUsers(now) {
 				continue
 			}

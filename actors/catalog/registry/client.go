@@ -162,7 +162,7 @@ func (c *Client) page(ctx context.Context, words, cursor string) (*page, error) 
 	if err != nil {
 		return nil, fmt.Errorf("ask registry %s: %w", c.base.Host, err)
 	}
-	defer res.Body.Close() //nolint:errcheck // only read from
+	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("ask registry %s: it answers %s", c.base.Host, res.Status)
 	}
