@@ -122,6 +122,10 @@ func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*ta
 		return nil, err
 	}
 	t, err := newTask(ctx, r)
+	if err == nil && t.abandoned(ctx) {
+		err = errors.Join(context.Canceled, t.undo(ctx))
+		t = nil
+	}
 	s.settle(r.ID, t)
 	if err != nil {
 		return nil, errgrpc.ToGRPC(fmt.Errorf("create %s: %w", r.ID, err))

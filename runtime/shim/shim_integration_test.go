@@ -28,9 +28,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/thawpool/thawpool/runtime"
+	"github.com/thawpool/thawpool/runtime/ctrd"
 	"github.com/thawpool/thawpool/runtime/ctrd/ctrdtest"
 	"github.com/thawpool/thawpool/runtime/daemon"
 	"github.com/thawpool/thawpool/runtime/guest"
+	"github.com/thawpool/thawpool/runtime/host"
 	"github.com/thawpool/thawpool/runtime/image"
 	"github.com/thawpool/thawpool/runtime/shim"
 )
@@ -73,7 +75,7 @@ func newBench(t *testing.T) *bench {
 	}
 	e := ctrdtest.OpenEnv(t, dir)
 	d := e.Ensure(t)
-	c, err := containerd.New(d.Address(), containerd.WithDefaultNamespace("shimtest"))
+	c, err := containerd.New(d.Address(), containerd.WithDefaultNamespace(ctrd.Namespace))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +138,13 @@ func (b *bench) create(id, code string, change ...func(*specs.Spec)) *box {
 	for _, f := range change {
 		f(spec)
 	}
+	self, err := host.Self()
+	if err != nil {
+		b.Fatal(err)
+	}
+	// With an owner that lives, as the keeper's sweep takes what nobody owns.
 	ctr, err := b.c.NewContainer(ctx, id, containerd.WithRuntime(shim.Name, nil),
+		containerd.WithContainerLabels(map[string]string{ctrd.LabelOwner: self.String()}),
 		func(_ context.Context, _ *containerd.Client, c *containers.Container) error {
 			c.Snapshotter, c.SnapshotKey = b.ready.Snapshotter, view
 			return nil
@@ -336,7 +344,7 @@ func TestEventsInOrder(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	stream, errs := b.c.Subscribe(ctx, "namespace==shimtest,topic~=^/tasks/")
+	stream, errs := b.c.Subscribe(ctx, "namespace=="+ctrd.Namespace+",topic~=^/tasks/")
 	small := func(s *specs.Spec) { *s.Linux.Resources.Memory.Limit = 24 << 20 }
 	x := b.start("oom", "b=[]\nwhile True: b.append(bytearray(1<<20))", small)
 	b.exit(x)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -52,7 +53,8 @@ func newTask(ctx context.Context, r *taskapi.CreateTaskRequest) (_ *task, retErr
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 	}
-	if err := os.MkdirAll(stateRoot(r.Bundle), 0o711); err != nil {
+	// Not MkdirAll: a bundle that containerd has given up meanwhile must not come back.
+	if err := os.Mkdir(stateRoot(r.Bundle), 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
 	if t.c, err = libcontainer.Create(stateRoot(r.Bundle), r.ID, config); err != nil {
@@ -66,12 +68,26 @@ func newTask(ctx context.Context, r *taskapi.CreateTaskRequest) (_ *task, retErr
 	return t, nil
 }
 
+// abandoned tells whether nobody waits for the task any more: containerd closes the connection of a create that was
+// cancelled, and removes the bundle.
+func (t *task) abandoned(ctx context.Context) bool {
+	_, err := os.Stat(filepath.Join(t.bundle, "config.json"))
+	return ctx.Err() != nil || errors.Is(err, fs.ErrNotExist)
+}
+
+// undo takes a task back that was created and not announced.
+func (t *task) undo(ctx context.Context) error {
+	err := errors.Join(destroyLeft(context.WithoutCancel(ctx), t.c), t.unmount())
+	t.init.wait()
+	return err
+}
+
 func (t *task) mount(r *taskapi.CreateTaskRequest) error {
 	if len(r.Rootfs) == 0 {
 		return nil
 	}
 	rootfs := filepath.Join(r.Bundle, "rootfs")
-	if err := os.MkdirAll(rootfs, 0o711); err != nil {
+	if err := os.Mkdir(rootfs, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	t.mounted = true
