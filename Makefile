@@ -11,9 +11,9 @@ TOOLS   := github.com/containerd/containerd/v2/cmd/containerd \
 LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # What the build and the host need from Debian: a C compiler and libseccomp for runc and the shim, newuidmap, newgidmap.
 DEBS    := gcc libc6-dev libseccomp-dev pkg-config uidmap ca-certificates
-# The demo and the tests also start servers from PyPI, and the tests from npm, and make a Debian image.
+# The demo and the tests also start servers from PyPI; the tests also those from npm, make a Debian image, and use promtool.
 DEMODEBS := python3 python3-venv git
-TESTDEBS := $(DEMODEBS) mmdebstrap $(if $(shell command -v npm 2>/dev/null),,nodejs npm)
+TESTDEBS := $(DEMODEBS) mmdebstrap prometheus $(if $(shell command -v npm 2>/dev/null),,nodejs npm)
 export CGO_ENABLED := 1
 
 .PHONY: all build tools shim packages demo-packages test-packages setup demo test unit lint fmt docs bench clean help

@@ -199,7 +199,7 @@ func (f *Frame) decode(line []byte) error {
 	if !utf8.Valid(line) {
 		return errors.New("a frame is not UTF-8")
 	}
-	if depth(line) > DepthMax {
+	if Depth(line) > DepthMax {
 		return fmt.Errorf("a frame is nested more than %d deep", DepthMax)
 	}
 	var w wire
@@ -261,8 +261,8 @@ func (f *Frame) takeOut(w *wire) error {
 	return nil
 }
 
-// depth is the deepest nesting of arrays and objects in line, which need not be valid JSON.
-func depth(line []byte) int {
+// Depth is the deepest nesting of arrays and objects in line, which need not be valid JSON.
+func Depth(line []byte) int {
 	deepest, now, quoted := 0, 0, false
 	for i := 0; i < len(line); i++ {
 		switch c := line[i]; {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/thawpool/thawpool/runtime/guest"
 	"slices"
 	"strings"
 
@@ -137,7 +138,7 @@ func (c *Checker) Check(args json.RawMessage) error {
 			faults = append(faults, fmt.Sprintf("missing argument %s", show(name)))
 		}
 	}
-	if len(faults) == 0 && c.schema != nil && len(args) <= maxChecked && (!c.cyclic || nesting(args) <= maxCyclic) {
+	if len(faults) == 0 && c.schema != nil && len(args) <= maxChecked && (!c.cyclic || guest.Depth(args) <= maxCyclic) {
 		faults = c.invalid(args)
 	}
 	if len(faults) == 0 {

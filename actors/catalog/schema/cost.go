@@ -44,23 +44,3 @@ func (c *counter) reference(ref string, depth int) int {
 	}
 	return count
 }
-
-// nesting is how deep a JSON text nests.
-func nesting(raw []byte) int {
-	depth, deepest, quoted := 0, 0, false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			depth++
-			deepest = max(deepest, depth)
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return deepest
-}
