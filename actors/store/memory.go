@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -123,14 +124,26 @@ func compact(raw json.RawMessage, limit int, what string) (json.RawMessage, erro
 	return b.Bytes(), nil
 }
 
+// read reads the file of a key. ErrDamaged is its error when the file is not what Save writes.
+func (s *Store) read(name, key string) (Memory, error) {
+	var m Memory
+	err := s.memories.get(name, s.fileLimit(), &m)
+	switch {
+	case err != nil:
+	case m.Key != key:
+		err = fmt.Errorf("%w: it holds another key", ErrDamaged)
+	case m.Version < 1 || m.Version == math.MaxInt64: // no version could follow
+		err = fmt.Errorf("%w: its version is %d", ErrDamaged, m.Version)
+	case len(m.Value) == 0 || len(m.Metadata) > 0 && m.Metadata[0] != '{':
+		err = fmt.Errorf("%w: its value or metadata is missing", ErrDamaged)
+	}
+	return m, err
+}
+
 // current reads what a save is to replace; its zero value when there is nothing. A damaged file is set aside, so that
 // the key can be used again.
 func (s *Store) current(name, key string) (Memory, error) {
-	var m Memory
-	err := s.memories.get(name, s.fileLimit(), &m)
-	if err == nil && m.Key != key {
-		err = fmt.Errorf("%w: it holds another key", ErrDamaged)
-	}
+	m, err := s.read(name, key)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return Memory{}, nil
@@ -191,9 +204,8 @@ func (s *Store) Load(ctx context.Context, key string) (Memory, error) {
 		return Memory{}, err
 	}
 	name := fileName(key)
-	var m Memory
-	err := s.memories.get(name, s.fileLimit(), &m)
-	if errors.Is(err, ErrDamaged) || (err == nil && m.Key != key) {
+	m, err := s.read(name, key)
+	if errors.Is(err, ErrDamaged) {
 		err = s.memories.locked(ctx, func() error { // look again: it may be about to be replaced
 			m, err = s.current(name, key)
 			if err == nil && m.Version == 0 {

@@ -3,9 +3,9 @@ package schema
 import (
 	"encoding/json"
 	"maps"
+	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/thawpool/thawpool/actors/upstream/realup"
@@ -15,7 +15,9 @@ import (
 // words must not become code.
 const look = `
 import ast, json, sys
-for name, stub, line in json.load(sys.stdin):
+for case in sys.stdin:
+    stub, line = json.loads(case)
+    verdict = ""
     try:
         tree = ast.parse(stub)
         *types, function = tree.body
@@ -36,20 +38,54 @@ for name, stub, line in json.load(sys.stdin):
         (alone,) = ast.parse(head).body
         assert isinstance(alone, ast.AsyncFunctionDef), "no signature"
     except Exception as e:
-        print(name, type(e).__name__, e, stub, line, sep="\n")
+        verdict = f"{type(e).__name__}: {e}"
+    print(json.dumps(verdict), flush=True)
 `
+
+// startReader starts a Python that parses what Describe wrote, and says what is wrong with it; "" when nothing is.
+func startReader(t testing.TB) func(Doc) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), realup.Python(t), "-I", "-W", "ignore", "-c", look)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = in.Close(), cmd.Wait() })
+	to, from := json.NewEncoder(in), json.NewDecoder(out)
+	return func(d Doc) (verdict string) {
+		if err := to.Encode([2]string{d.Stub, d.Line}); err != nil {
+			return err.Error()
+		}
+		if err := from.Decode(&verdict); err != nil {
+			return err.Error()
+		}
+		return verdict
+	}
+}
 
 func TestPythonTakesEveryStub(t *testing.T) {
 	t.Parallel()
-	exe := realup.Python(t)
+	read := startReader(t)
+	check := func(name string, d Doc) {
+		if wrong := read(d); wrong != "" {
+			t.Errorf("%s: %s\n%s\n%s", name, wrong, d.Stub, d.Line)
+		}
+	}
 	words := []string{"", "plain", "\"", `\`, `\"`, `"""`, "x\"\"\"\nimport os\n\"\"\"", "\x00\r\n\t\u2028", "ends in \\", "'''", "%s {x}", "\xff"}
-	var cases [][3]string
 	names := slices.Sorted(maps.Keys(tools))
 	for i, name := range names {
 		for _, outName := range []string{name, names[(i+1)%len(names)]} {
-			d := Describe(Function{Name: "do_it", Server: "srv", Description: words[len(cases)%len(words)],
+			d := Describe(Function{Name: "do_it", Server: "srv", Description: words[i%len(words)],
 				Input: json.RawMessage(tools[name]), Output: json.RawMessage(tools[outName])})
-			cases = append(cases, [3]string{name + " / " + outName, d.Stub, d.Line})
+			check(name+" / "+outName, d)
 		}
 	}
 	for _, w := range words {
@@ -69,17 +105,22 @@ func TestPythonTakesEveryStub(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := Describe(Function{Name: "do_it", Server: w, Description: w, Input: in, Output: in})
-			cases = append(cases, [3]string{at, d.Stub, d.Line})
+			check(at, d)
 		}
 	}
-	raw, err := json.Marshal(cases)
-	if err != nil {
-		t.Fatal(err)
+}
+
+// FuzzSignature: whatever a server sends, Python reads the stub as types and one function, and the line as a signature.
+func FuzzSignature(f *testing.F) {
+	for _, raw := range tools {
+		f.Add([]byte(raw), []byte(raw), "plain")
 	}
-	cmd := exec.CommandContext(t.Context(), exe, "-I", "-c", look)
-	cmd.Stdin = strings.NewReader(string(raw))
-	out, err := cmd.CombinedOutput()
-	if err != nil || len(out) > 0 {
-		t.Errorf("%v\n%s", err, out)
-	}
+	f.Add([]byte(tools["plain"]), []byte(nil), "x\"\"\"\nimport os\n\\")
+	read := startReader(f)
+	f.Fuzz(func(t *testing.T, in, out []byte, words string) {
+		d := Describe(Function{Name: "do_it", Server: words, Description: words, Input: in, Output: out})
+		if wrong := read(d); wrong != "" {
+			t.Fatalf("%s\n%s\n%s", wrong, d.Stub, d.Line)
+		}
+	})
 }
