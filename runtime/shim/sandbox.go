@@ -132,7 +132,7 @@ func (a sandboxService) ShutdownSandbox(_ context.Context, r *sandboxapi.Shutdow
 	if address, err := shim.ReadAddress("address"); err == nil {
 		_ = shim.RemoveSocket(address)
 	}
-	a.s.sd.Shutdown()
+	go a.s.endAnswered()
 	return &sandboxapi.ShutdownSandboxResponse{}, nil
 }
 

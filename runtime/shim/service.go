@@ -421,7 +421,7 @@ func (s *service) Shutdown(context.Context, *taskapi.ShutdownRequest) (*types.Em
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sandbox == nil && len(s.tasks) == 0 {
-		s.sd.Shutdown()
+		go s.endAnswered()
 	}
 	return empty, nil
 }

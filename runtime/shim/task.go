@@ -197,6 +197,11 @@ func (t *task) destroy() error {
 	if !t.init.status().exited {
 		return fmt.Errorf("task %s is still running: %w", t.id, errdefs.ErrFailedPrecondition)
 	}
+	// A container that libcontainer remembers as frozen it would thaw first, which fails when its control group has been
+	// removed meanwhile. Status makes it look again.
+	if _, err := t.c.Status(); err != nil {
+		return err
+	}
 	if err := t.c.Destroy(); err != nil {
 		return err
 	}
