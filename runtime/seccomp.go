@@ -38,7 +38,7 @@ var dropped = []string{
 	"mincore", "cachestat", "vmsplice", "remap_file_pages", "memfd_secret", "map_shadow_stack",
 	"get_mempolicy", "set_mempolicy", "set_mempolicy_home_node", "mbind", "migrate_pages", "move_pages",
 	// Answered by rules of their own below.
-	"socket", "socketcall", "personality", "sync", "syncfs",
+	"socket", "socketcall", "personality", "sync", "syncfs", "setrlimit", "prlimit64",
 }
 
 // sockets are the address families that a sandbox may use inside its own empty network. Netlink, packets, vsock and the
@@ -72,6 +72,7 @@ var seccompProfile = sync.OnceValue(func() *specs.LinuxSeccomp {
 		kept = append(kept, allowIf("socket", family))
 	}
 	kept = append(kept, allowIf("personality", 0), allowIf("personality", queryPersonality))
+	kept = append(kept, limitRules()...)
 	// sync(2) writes out the file systems of the whole machine. It cannot fail, so it succeeds without doing anything:
 	// a sandbox has only tmpfs.
 	done := uint(0)
@@ -80,12 +81,27 @@ var seccompProfile = sync.OnceValue(func() *specs.LinuxSeccomp {
 	return p
 })
 
-// allowIf allows a call whose first argument has the value. Several rules of one call are alternatives.
-func allowIf(name string, value uint64) specs.LinuxSyscall {
-	return specs.LinuxSyscall{
-		Names: []string{name}, Action: specs.ActAllow,
-		Args: []specs.LinuxSeccompArg{{Index: 0, Value: value, Op: specs.OpEqualTo}},
+// limitRules let a process set its own limits and read those of others, but that of cores stays: see rlimits. The runner's
+// limits are not the code's to lower.
+func limitRules() []specs.LinuxSyscall {
+	notCore := func(index uint) specs.LinuxSeccompArg {
+		return specs.LinuxSeccompArg{Index: index, Value: unix.RLIMIT_CORE, Op: specs.OpNotEqual}
 	}
+	return []specs.LinuxSyscall{
+		allowArgs("setrlimit", notCore(0)),
+		allowArgs("prlimit64", specs.LinuxSeccompArg{Index: 0, Value: 0, Op: specs.OpEqualTo}, notCore(1)),
+		allowArgs("prlimit64", specs.LinuxSeccompArg{Index: 2, Value: 0, Op: specs.OpEqualTo}),
+	}
+}
+
+// allowIf allows a call whose first argument has the value.
+func allowIf(name string, value uint64) specs.LinuxSyscall {
+	return allowArgs(name, specs.LinuxSeccompArg{Index: 0, Value: value, Op: specs.OpEqualTo})
+}
+
+// allowArgs allows a call whose arguments are all as given. Several rules of one call are alternatives.
+func allowArgs(name string, args ...specs.LinuxSeccompArg) specs.LinuxSyscall {
+	return specs.LinuxSyscall{Names: []string{name}, Action: specs.ActAllow, Args: args}
 }
 
 func sizeOption(bytes int64) string { return "size=" + strconv.FormatInt(bytes, 10) }

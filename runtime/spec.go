@@ -137,7 +137,9 @@ func rlimits(l Limits, hard map[string]uint64) []specs.POSIXRlimit {
 		name  string
 		value uint64
 	}{
-		{"RLIMIT_CORE", 0},
+		// Not 0: a host that pipes cores to a handler, as systemd does, would run it, as root, for every crash in a sandbox.
+		// At 1 byte the kernel writes no core and starts no handler (fs/coredump.c); the filter keeps it there.
+		{"RLIMIT_CORE", 1},
 		{"RLIMIT_NOFILE", uint64(l.OpenFiles)},
 		{"RLIMIT_MEMLOCK", 64 << 10},
 		{"RLIMIT_MSGQUEUE", 0},

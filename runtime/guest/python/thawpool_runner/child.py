@@ -35,7 +35,8 @@ WORKSPACE = os.environ.get("THAWPOOL_WORKSPACE", "/workspace")
 
 def main(fd, preloads):
     """Never returns."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if resource.getrlimit(resource.RLIMIT_CORE)[0] not in (0, 1):  # a sandbox has it at 1, for good
+        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
     sys.stdin = sys.__stdin__ = open(0, closefd=False, encoding="utf-8")
     sys.stdout = sys.__stdout__ = writer(1, "<stdout>")
     sys.stderr = sys.__stderr__ = writer(2, "<stderr>")
