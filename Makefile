@@ -1,22 +1,25 @@
 # thawpool. Two commands are enough: `make demo` and `make test`. As root both also prepare the host.
 GO      ?= $(or $(shell command -v go 2>/dev/null),/usr/local/go/bin/go)
 BIN     := $(CURDIR)/bin
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION ?= $(shell git describe --tags --always --dirty --abbrev=12 2>/dev/null || echo dev)
 # Pinned in go.mod by its tool lines, built unmodified.
 TOOLS   := github.com/containerd/containerd/v2/cmd/containerd \
            github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2 \
            github.com/containerd/containerd/v2/cmd/ctr \
-           github.com/opencontainers/runc \
            github.com/rootless-containers/rootlesskit/v3/cmd/rootlesskit
+RUNC    := github.com/opencontainers/runc
 LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+SBOM    := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 # What the build and the host need from Debian: a C compiler and libseccomp for runc and the shim, newuidmap, newgidmap.
 DEBS    := gcc libc6-dev libseccomp-dev pkg-config uidmap ca-certificates
 # The demo and the tests also start servers from PyPI; the tests also those from npm, make a Debian image, and use promtool.
 DEMODEBS := python3 python3-venv git
 TESTDEBS := $(DEMODEBS) mmdebstrap prometheus $(if $(shell command -v npm 2>/dev/null),,nodejs npm)
 export CGO_ENABLED := 1
+# The version comes from VERSION; what git knows of the checkout would make equal sources give different programs.
+export GOFLAGS += -buildvcs=false
 
-.PHONY: all build tools shim packages demo-packages test-packages setup demo test unit lint fmt docs bench clean help
+.PHONY: all build tools shim packages demo-packages test-packages setup demo test unit lint fmt docs bench release release-check clean help
 
 all: build
 
@@ -26,16 +29,17 @@ help: ## list the targets
 build: tools shim ## build thawpool, its shim, and the pinned containerd, runc and rootlesskit into bin/
 	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)/ ./cmd/thawpool
 
-# Static, so that starting one costs no dynamic linking: the init starts once a sandbox, delete once a task's end.
+# Static, so that starting one costs no dynamic linking: the init starts once a sandbox, delete once a task's end. And so
+# that runc runs where libseccomp is not installed.
 shim: packages
 	@mkdir -p $(BIN)
 	$(GO) build -trimpath -tags 'seccomp netgo osusergo' -ldflags '-s -w -linkmode external -extldflags -static' \
-	  -o $(BIN)/ ./cmd/thawpool-init ./cmd/containerd-shim-thawpool-v1
+	  -o $(BIN)/ ./cmd/thawpool-init ./cmd/containerd-shim-thawpool-v1 $(RUNC)
 	$(CC) -Os -s -static -o $(BIN)/thawpool-delete cmd/thawpool-delete/main.c
 
 tools: packages
 	@mkdir -p $(BIN)
-	$(GO) build -trimpath -tags seccomp -ldflags '-s -w' -o $(BIN)/ $(TOOLS)
+	$(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/ $(TOOLS)
 
 # Installs what is missing when run as root; as an ordinary user names the one command that does.
 packages: ; @$(call install,$(DEBS))
@@ -76,6 +80,16 @@ fmt:
 docs: build ## rewrite the documents that are made from the code
 	$(BIN)/thawpool config docs > docs/configuration.md
 	$(BIN)/thawpool config metrics > docs/metrics.md
+
+release: build ## dist/thawpool-VERSION-linux-ARCH.tar.gz: all that an installed thawpool needs; equal commits give equal bytes
+	$(GO) run ./cmd/release -go $(GO) -bin $(BIN) -version $(VERSION) -sbom-tool $(SBOM) -out $(CURDIR)/dist \
+	  -epoch $${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
+
+release-check: ## build the release of the last commit in two new checkouts, one without any cache, and compare the bytes
+	@t=$$(mktemp -d) && trap 'chmod -R u+w '$$t'; rm -rf '$$t EXIT && \
+	for d in a another/directory; do git clone -q . $$t/$$d && git -C $$t/$$d checkout -q $$(git rev-parse HEAD) || exit; done && \
+	$(MAKE) -C $$t/a release && GOCACHE=$$t/cache $(MAKE) -C $$t/another/directory release && \
+	cmp $$t/a/dist/*.tar.gz $$t/another/directory/dist/*.tar.gz && cat $$t/a/dist/*.sha256 && echo 'the two are the same'
 
 clean: ## remove what was built
 	rm -rf $(BIN) dist
