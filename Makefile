@@ -12,9 +12,10 @@ LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 SBOM    := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 # What the build and the host need from Debian: a C compiler and libseccomp for runc and the shim, newuidmap, newgidmap.
 DEBS    := gcc libc6-dev libseccomp-dev pkg-config uidmap ca-certificates
-# The demo and the tests also start servers from PyPI; the tests also those from npm, make a Debian image, and use promtool.
+# The demo and the tests also start servers from PyPI; the tests also those from npm, make a Debian image, use promtool, and
+# look at the live page with Chromium, which Ubuntu does not have as a package.
 DEMODEBS := python3 python3-venv git
-TESTDEBS := $(DEMODEBS) mmdebstrap prometheus $(if $(shell command -v npm 2>/dev/null),,nodejs npm)
+TESTDEBS := $(DEMODEBS) mmdebstrap prometheus chromium $(if $(shell command -v npm 2>/dev/null),,nodejs npm)
 export CGO_ENABLED := 1
 # The version comes from VERSION; what git knows of the checkout would make equal sources give different programs.
 export GOFLAGS += -buildvcs=false
@@ -46,13 +47,14 @@ packages: ; @$(call install,$(DEBS))
 demo-packages: ; @$(call install,$(DEMODEBS),optional)
 test-packages: ; @$(call install,$(TESTDEBS),optional)
 
-# install PACKAGES [optional]: an ordinary user who lacks an optional one goes on without what needs it.
+# install PACKAGES [optional]: who lacks an optional one, an ordinary user or a distribution, goes on without what needs it.
 define install
 missing=; for p in $(1); do \
   [ "$$(dpkg-query -W -f='$${db:Status-Status}' $$p 2>/dev/null)" = installed ] || missing="$$missing $$p"; done; \
 if [ -z "$$missing" ]; then :; \
 elif [ "$$(id -u)" = 0 ]; then \
-  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing; \
+  apt-get update -q && $(if $(2),missing="$$(for p in $$missing; do apt-cache show -q $$p 2>/dev/null | grep -q . && echo $$p; done; :)" &&) \
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing; \
 elif [ -n "$(2)" ]; then echo "thawpool: not installed, parts that need it are left out:$$missing" >&2; \
 else echo "thawpool: these packages are missing:$$missing" >&2; \
   echo "thawpool: run once as root:  sudo make setup" >&2; exit 1; fi

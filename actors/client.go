@@ -320,7 +320,7 @@ func (a *clientActor) publish() {
 		case a.lastErr != nil:
 			s.State = ClientFailed
 		default:
-			s.State = ClientIdle
+			s.State, s.Error = ClientIdle, ""
 		}
 		if a.lastErr != nil && len(a.links) == 0 {
 			s.Error = a.lastErr.Error()

@@ -18,6 +18,7 @@ type Stats struct {
 	BootTook                           time.Duration // smoothed over the last boots; zero before the first
 	BootError                          error         // why boots fail at present; nil when they do not
 	RetryAt                            time.Time     // with BootError: when the next boot is tried
+	Draining                           bool          // for good: every call is rejected
 }
 
 // Stats returns the pool as it is.
@@ -25,7 +26,7 @@ func (p *Pool) Stats() Stats {
 	st := Stats{
 		Counts: p.counts, Size: p.size, Max: p.cfg.Max,
 		Ready: len(p.ready), Booting: p.booting, Leased: p.leased, Destroying: p.destroying,
-		Waiting: len(p.waiters), BootTook: p.bootTook,
+		Waiting: len(p.waiters), BootTook: p.bootTook, Draining: p.draining,
 	}
 	if p.trouble.now() {
 		st.BootError, st.RetryAt = p.trouble.cause, p.trouble.until

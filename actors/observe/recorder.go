@@ -141,7 +141,7 @@ func (r *Recorder) InFlight() []Call {
 func (r *Recorder) Last(n int) []Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := append(slices.Clone(r.ring[r.at:]), r.ring[:r.at]...)
+	all := append(append(make([]Call, 0, len(r.ring)), r.ring[r.at:]...), r.ring[:r.at]...)
 	slices.Reverse(all)
 	return all[:min(n, len(all))]
 }

@@ -135,6 +135,8 @@ func (h *health) causes(now time.Time) (causes []string) {
 		stats := sys.Stats()
 		for name, p := range stats.Profiles {
 			switch {
+			case p.Draining:
+				add("pool %s: it was drained and runs no more calls until thawpool is started anew", name)
 			case p.BootError != nil:
 				add("pool %s: boots fail: %v", name, p.BootError)
 			case p.Size > 0 && p.BootTook == 0 && p.Ready+p.Leased == 0:

@@ -146,6 +146,11 @@ func until(t *testing.T, what string, ok func() bool) {
 // Everything that is served, with its headers.
 func TestServed(t *testing.T) {
 	b := open(t, &fake.Runtime{}, nil, Listen{})
+	for _, path := range []string{"/api/calls", "/api/history", "/api/checks"} { // the page iterates over them
+		if _, text, _ := b.do("GET", path, ""); !strings.HasPrefix(text, "[") {
+			t.Errorf("%s: %s before the first call", path, text)
+		}
+	}
 	if res := b.rec.Run(t.Context(), actors.Request{ID: "r-1", Code: "x"}); res.Status != actors.StatusSuccess {
 		t.Fatalf("%+v", res)
 	}
@@ -399,6 +404,9 @@ func TestActions(t *testing.T) {
 		t.Error(code)
 	}
 	until(t, "an empty pool", func() bool { return len(rt.Live()) == 0 })
+	if code, text, _ := b.do("GET", "/readyz", ""); code != http.StatusServiceUnavailable || !strings.Contains(text, "pool default: it was drained") {
+		t.Error(code, text)
+	}
 }
 
 // A reader of events that reads nothing holds up no call, and is let go.

@@ -46,6 +46,7 @@ type Pool struct {
 	Lost       int64   `json:"lost"`
 	BootMS     float64 `json:"bootMs"`
 	BootError  string  `json:"bootError,omitempty"`
+	Draining   bool    `json:"draining"`
 }
 
 // Box is one sandbox.
@@ -103,7 +104,7 @@ func pools(stats actors.Stats) []Pool {
 	for name, p := range stats.Profiles {
 		v := Pool{Profile: name, Size: p.Size, Max: p.Max, Ready: p.Ready, Booting: p.Booting, Leased: p.Leased, Destroying: p.Destroying,
 			Waiting: p.Waiting, Hits: p.Hits, Waits: p.Waits, Colds: p.Colds, Rejected: p.Rejected, Lost: p.Lost,
-			BootMS: float64(p.BootTook.Microseconds()) / 1000}
+			BootMS: float64(p.BootTook.Microseconds()) / 1000, Draining: p.Draining}
 		if p.BootError != nil {
 			v.BootError = p.BootError.Error()
 		}

@@ -94,15 +94,15 @@ function onState(s) {
   counted = { hits, calls };
   for (const c of charts) c.u.setData([past.t, ...c.keys.map((k) => past[k])]);
   showPools(s.pools);
-  table($("flight"), ["request", "state", "for", "sandbox", "inner calls", ""], s.inFlight.map((c) => ({
+  table($("flight"), ["request", "state", "for", "sandbox", "inner calls", "actions"], s.inFlight.map((c) => ({
     key: c.id, cells: [c.id, c.state, ms(c.tookMs), c.sandbox || "", c.innerCount],
     acts: [button("Show", "Show call " + c.id, () => showCall(c.id)), button("Kill", "Kill call " + c.id, () => confirmed(`Kill call ${c.id}?`, `api/calls/${encodeURIComponent(c.id)}/kill`))],
   })));
   table($("boxes"), ["sandbox", "state", "age", "CPU", "peak memory", "request"], s.sandboxes.map((b) => ({
     key: b.id, cells: [b.id, b.state, ms(b.ageMs), ms(b.cpuMs), bytes(b.peakMemoryBytes), b.request || ""] })));
-  table($("servers"), ["server", "state", "calls", "failed", "mean", "in flight", "started", "error", "stderr, the end", ""], s.servers.map((v) => ({
+  table($("servers"), ["server", "state", "calls", "failed", "mean", "in flight", "started", "error", "stderr, the end", "actions"], s.servers.map((v) => ({
     key: v.name, cells: [v.name, v.state, v.calls, v.failures, ms(v.meanMs), v.inFlight, v.starts, { text: v.error || "", name: "words" }, { text: v.stderr || "", name: "words" }],
-    acts: [button("Restart", "Restart server " + v.name, () => confirmed(`Restart server ${v.name}? Calls to it that are under way fail.`, `api/servers/${encodeURIComponent(v.name)}/restart`))],
+    acts: [button("Restart", "Restart server " + v.name, () => confirmed(`Restart server ${v.name}? Calls to it that are under way fail; the next one connects anew.`, `api/servers/${encodeURIComponent(v.name)}/restart`))],
   })));
   put($("turns"), ...[...s.turns].reverse().map((t) => make("li", `${clock(t.at)} ${t.ready ? "ready" : "not ready: " + (t.causes || []).join("; ")}`)));
   if (s.ended !== onState.ended) { onState.ended = s.ended; loadLast(); }
@@ -121,13 +121,13 @@ function showPools(pools) {
     }
     line.dataset.size = p.size;
     line.firstChild.textContent = `${p.profile}: ${p.ready} ready of ${p.size}, ${p.booting} booting, ${p.leased} leased, ${p.destroying} ending, ${p.waiting} wait, at most ${p.max}. ` +
-      `Calls: ${p.hits} hit, ${p.waits} waited, ${p.colds} cold, ${p.rejected} rejected; ${p.lost} sandboxes lost; a boot takes ${ms(p.bootMs)}.` + (p.bootError ? ` Boots fail: ${p.bootError}` : "");
+      `Calls: ${p.hits} hit, ${p.waits} waited, ${p.colds} cold, ${p.rejected} rejected; ${p.lost} sandboxes lost; a boot takes ${ms(p.bootMs)}.` + (p.bootError ? ` Boots fail: ${p.bootError}` : "") + (p.draining ? " Drained: it runs no more calls." : "");
   }
 }
 
 async function loadLast() {
   const calls = await (await fetch("api/calls")).json();
-  table($("last"), ["request", "at", "status", "pool", "whole", "queue", "thaw", "run", "CPU", "peak", "inner", ""], calls.map((c) => ({
+  table($("last"), ["request", "at", "status", "pool", "whole", "queue", "thaw", "run", "CPU", "peak", "inner", "actions"], calls.map((c) => ({
     key: c.id, cells: [c.id, clock(c.began), c.error ? c.status + ": " + c.error : c.status, c.pool || "", ms(c.tookMs), ms(c.queueMs), ms(c.thawMs), ms(c.runMs), ms(c.cpuMs), bytes(c.peakMemoryBytes), c.innerCount],
     acts: [button("Show", "Show call " + c.id, () => showCall(c.id))],
   })));

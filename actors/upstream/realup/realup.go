@@ -1,6 +1,6 @@
 // Package realup installs real MCP servers, written by others, for tests: from npm and PyPI, in pinned versions, once into
 // the user's cache directory. A machine without npm or Python skips such tests and says so; with CI=true they fail there.
-// It also keeps the embedded Python there, unpacked.
+// It also keeps the embedded Python there, unpacked, and a checker of web pages.
 package realup
 
 import (
@@ -66,6 +66,24 @@ func Python(t testing.TB) string {
 		}
 	})
 	return filepath.Join(dir, "python", "bin", "python3")
+}
+
+// The accessibility checker axe-core, which is under the MPL-2.0 and is no part of what is built, and the sum of its script.
+var axe = map[string]string{"axe": "axe-core@4.14.1"}
+
+const axeSum = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
+
+// Axe is the script of axe-core, which defines axe in a page.
+func Axe(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(install(t, "axe", axe, installNPM), "node_modules", "axe-core", "axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != axeSum {
+		t.Fatalf("axe-core has the sum %x, not %s", sum, axeSum)
+	}
+	return string(text)
 }
 
 // Need makes sure that a program is there, or ends the test.

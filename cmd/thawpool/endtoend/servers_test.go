@@ -17,8 +17,11 @@ import (
 	"github.com/thawpool/thawpool/actors"
 )
 
-// upstreamEnv makes this test binary an MCP server with two tools.
-const upstreamEnv = "THAWPOOL_TEST_UPSTREAM"
+// upstreamEnv makes this test binary an MCP server with two tools, and as a mortal one with a third that ends it.
+const (
+	upstreamEnv = "THAWPOOL_TEST_UPSTREAM"
+	mortal      = "mortal"
+)
 
 // serveUpstream is that server.
 func serveUpstream() error {
@@ -32,18 +35,29 @@ func serveUpstream() error {
 		func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return mcp.NewToolResultText("erased"), nil
 		})
+	if os.Getenv(upstreamEnv) == mortal {
+		s.AddTool(mcp.NewTool("die"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			fmt.Fprintln(os.Stderr, "the last bead is gone")
+			os.Exit(3)
+			return nil, nil
+		})
+	}
 	return mcpserver.ServeStdio(s)
 }
 
-// abacus defines the server in a file.
-func abacus(t *testing.T) string {
+// abacus defines the server in a file, with more variables in its environment.
+func abacus(t *testing.T, more ...string) string {
 	t.Helper()
+	vars := map[string]string{upstreamEnv: "1"}
+	for i := 0; i < len(more); i += 2 {
+		vars[more[i]] = more[i+1]
+	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	text, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"abacus": map[string]any{
-		"command": self, "env": map[string]string{upstreamEnv: "1"}}}})
+		"command": self, "env": vars}}})
 	if err != nil {
 		t.Fatal(err)
 	}
