@@ -3,6 +3,8 @@
 package endtoend
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,23 +35,37 @@ func (s *server) operators() string {
 	return url
 }
 
-// fetch is what operators get there.
-func fetch(t testing.TB, url string) (status int, text string) {
+// fetch is what operators get there, at most a few events of those that never end.
+func fetch(t testing.TB, url, token string) (status int, text string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	data, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
+	var all strings.Builder
+	lines := bufio.NewReader(res.Body)
+	for events := 0; events < 2; {
+		line, err := lines.ReadString('\n')
+		all.WriteString(line)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(line, "data: ") {
+			events++
+		}
 	}
-	return res.StatusCode, string(data)
+	return res.StatusCode, all.String()
 }
 
 // waterfallCode makes inner calls that overlap, and prints.

@@ -17,10 +17,12 @@ import (
 	"github.com/thawpool/thawpool/actors"
 )
 
-// upstreamEnv makes this test binary an MCP server with two tools, and as a mortal one with a third that ends it.
+// upstreamEnv makes this test binary an MCP server with two tools, and as a mortal one with two more, of which one ends it.
 const (
 	upstreamEnv = "THAWPOOL_TEST_UPSTREAM"
 	mortal      = "mortal"
+	// upstreamSecret is a variable that it tells in its last words, as servers do.
+	upstreamSecret = "ABACUS_TOKEN"
 )
 
 // serveUpstream is that server.
@@ -36,13 +38,22 @@ func serveUpstream() error {
 			return mcp.NewToolResultText("erased"), nil
 		})
 	if os.Getenv(upstreamEnv) == mortal {
+		addEcho(s)
 		s.AddTool(mcp.NewTool("die"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			fmt.Fprintln(os.Stderr, "the last bead is gone")
+			fmt.Fprintln(os.Stderr, "the last bead is gone", os.Getenv(upstreamSecret))
 			os.Exit(3)
 			return nil, nil
 		})
 	}
 	return mcpserver.ServeStdio(s)
+}
+
+// addEcho adds a tool that answers with what it was given.
+func addEcho(s *mcpserver.MCPServer) {
+	s.AddTool(mcp.NewTool("echo", mcp.WithString("text", mcp.Required())),
+		func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return mcp.NewToolResultText(req.GetString("text", "")), nil
+		})
 }
 
 // abacus defines the server in a file, with more variables in its environment.
