@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,11 +12,14 @@ import (
 )
 
 const (
-	// thawMax ends a thaw that hangs; the call then gets another sandbox.
-	thawMax = 10 * time.Second
+	// thawMax ends a thaw that hangs; the call then gets another sandbox. The runtime may be sooner.
+	thawMax = 12 * time.Second
 	// killWait is how long the answer of a run that had to be killed waits for the kill to be seen, so that whoever looks
 	// after the answer finds nothing running any more.
 	killWait = 500 * time.Millisecond
+	// startMax is how long a thawed sandbox may take to read its run. It takes microseconds, so one that has not done so is
+	// dead or stuck.
+	startMax = 4 * time.Second
 	// drainWait is how long frames are still read once the sandbox's first process has gone: what it wrote is in the pipe.
 	drainWait = time.Second
 )
@@ -64,18 +68,31 @@ func newConversation(t terms, out outside, c *call, p *profile, to address, l le
 }
 
 // run has the conversation and answers the call. Its result is for the session: boxDead when the sandbox was dead before
-// anything was sent to it, else settled. ctx ends when the call is to end; its cause says how that is answered.
+// it had seen anything of the run, else settled. ctx ends when the call is to end; its cause says how that is answered.
 func (v *conversation) run(ctx context.Context) any {
 	dead, err := v.start(ctx)
 	if err != nil && dead {
 		return boxDead{slot: v.slot, cause: err}
 	}
-	defer v.call.closeBridge()
 	if err != nil {
+		defer v.call.closeBridge()
 		v.call.finish(v.result(verdict{stop: stopOf(err)}, runtime.Usage{}))
 		v.root.Send(v.pool, release{slot: v.slot, running: true})
 		return settled{}
 	}
+	d := v.converse(ctx)
+	if d.unseen {
+		return boxDead{slot: v.slot, cause: errUnseen}
+	}
+	v.call.closeBridge()
+	return settled{}
+}
+
+// errUnseen is why a sandbox that was thawed is no use: another one may do.
+var errUnseen = errors.New("it was thawed and has not read its run")
+
+// converse sends the run and answers the call, unless the sandbox has not seen the run: then nothing of it has happened.
+func (v *conversation) converse(ctx context.Context) verdict {
 	inner, quit := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
 	defer helpers.Wait() // they end once the sandbox is destroyed
@@ -86,8 +103,20 @@ func (v *conversation) run(ctx context.Context) any {
 	run := v.runFrame()
 	v.outside.run(&helpers, func() { v.calls.write(inner, stream, run) })
 	v.outside.run(&helpers, func() { end <- v.shieldedRead(inner, stream) })
-	v.answer(v.await(ctx, end))
-	return settled{}
+	d := v.await(ctx, end)
+	if d.unseen {
+		v.abandon()
+		return d
+	}
+	v.answer(d)
+	return d
+}
+
+// abandon begins to remove the sandbox, which ends what still reads from it. The pool waits for the end.
+func (v *conversation) abandon() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = v.sandbox.Destroy(ctx) // goes on without us
 }
 
 // start thaws the sandbox. dead tells that another one may do.
@@ -118,28 +147,61 @@ func (v *conversation) runFrame() guest.Run {
 	return r
 }
 
-// await waits for the first thing that ends the run.
+// await waits for the first thing that ends the run, and looks whether it has begun at all.
 func (v *conversation) await(ctx context.Context, end <-chan verdict) verdict {
+	d := v.awaitEnd(ctx, end)
+	if d.lost && v.unseen() {
+		return verdict{unseen: true}
+	}
+	return d
+}
+
+// unseen tells whether the sandbox, which has gone, saw nothing of the run.
+func (v *conversation) unseen() bool {
+	t := time.NewTimer(killWait)
+	defer t.Stop()
+	select {
+	case <-v.calls.sent:
+		return v.sandbox.Withdraw()
+	case <-t.C: // somebody still reads
+		return false
+	}
+}
+
+func (v *conversation) awaitEnd(ctx context.Context, end <-chan verdict) verdict {
 	limit := time.NewTimer(v.call.timeout - time.Since(v.thawed))
 	defer limit.Stop()
-	select {
-	case d := <-end:
-		if d.lost {
-			v.gone()
+	begun := time.NewTimer(startMax)
+	defer begun.Stop()
+	for {
+		select {
+		case d := <-end:
+			if d.lost {
+				v.gone()
+			}
+			return d
+		case <-begun.C:
+			if isClosed(v.calls.sent) && v.sandbox.Withdraw() {
+				return verdict{unseen: true}
+			}
+		case <-limit.C:
+			return verdict{stop: timeoutStop(v.call.timeout, v.maxTimeout)}
+		case <-ctx.Done():
+			return verdict{stop: stopOf(context.Cause(ctx))}
+		case <-v.sandbox.Done():
+			return lastWords(ctx, end)
 		}
-		return d
-	case <-limit.C:
-		return verdict{stop: timeoutStop(v.call.timeout, v.maxTimeout)}
-	case <-ctx.Done():
-		return verdict{stop: stopOf(context.Cause(ctx))}
-	case <-v.sandbox.Done():
 	}
-	drain := time.NewTimer(drainWait)
-	defer drain.Stop()
+}
+
+// lastWords takes in what the sandbox wrote before its first process went.
+func lastWords(ctx context.Context, end <-chan verdict) verdict {
+	late := time.NewTimer(drainWait)
+	defer late.Stop()
 	select {
 	case d := <-end:
 		return d
-	case <-drain.C:
+	case <-late.C:
 		return verdict{lost: true}
 	case <-ctx.Done():
 		return verdict{stop: stopOf(context.Cause(ctx))}

@@ -34,6 +34,7 @@ type exchange struct {
 	helpers *sync.WaitGroup
 	out     outside
 	wake    chan struct{} // tells the writer that there is something to write
+	sent    chan struct{} // closed when the run frame is written, or cannot be
 
 	mu      sync.Mutex        // guards what follows
 	open    map[uint64]*inner // calls that run or wait
@@ -68,7 +69,7 @@ type answer struct {
 
 func (x *exchange) begin(ctx context.Context, c *call, out outside, helpers *sync.WaitGroup) {
 	x.ctx, x.call, x.out, x.helpers = ctx, c, out, helpers
-	x.wake, x.open = make(chan struct{}, 1), map[uint64]*inner{}
+	x.wake, x.sent, x.open = make(chan struct{}, 1), make(chan struct{}), map[uint64]*inner{}
 }
 
 // ask takes a call in. Its error ends the run.
@@ -226,7 +227,9 @@ func (x *exchange) written(a answer) {
 // sandbox has gone is the reader's to tell.
 func (x *exchange) write(ctx context.Context, stream io.Writer, run guest.Run) {
 	w := guest.NewWriter(stream)
-	if w.Run(run) != nil {
+	err := w.Run(run)
+	close(x.sent)
+	if err != nil {
 		return
 	}
 	for {

@@ -80,6 +80,7 @@ type bareSandbox struct {
 }
 
 func (b *bareSandbox) ID() string                 { return b.id }
+func (b *bareSandbox) Withdraw() bool             { return false }
 func (b *bareSandbox) Boot() runtime.BootInfo     { return runtime.BootInfo{At: time.Now()} }
 func (b *bareSandbox) Thaw(context.Context) error { return nil }
 func (b *bareSandbox) Done() <-chan struct{}      { return b.done }

@@ -110,6 +110,7 @@ func causeText(err error) string {
 type verdict struct {
 	stop     *stop // ended by us, with this answer; nil when the run ended by itself
 	violates error // it broke the protocol
+	unseen   bool  // the sandbox has not seen the run, and never will
 	lost     bool  // the sandbox went without having said how the code ended
 }
 

@@ -34,6 +34,9 @@ type Sandbox interface {
 	// Stream is the frame channel to the runner (package guest), already past its ready frame. Reads end with io.EOF
 	// when the runner has gone. Destroy closes it, which also ends a blocked Read or Write.
 	Stream() io.ReadWriter
+	// Withdraw takes back what was written to Stream if nothing of it has been read, and tells whether it did: then
+	// nothing inside has seen any of it, and nothing ever will. It must not meet a Write.
+	Withdraw() bool
 	// Done is closed once the first process has gone, by itself or by force.
 	Done() <-chan struct{}
 	// Usage reads what the kernel has counted for the whole sandbox so far. It works until Destroy has returned, and

@@ -96,7 +96,8 @@ func (g *Guard) start() {
 // reap is called with mu held.
 func (g *Guard) reap() {
 	_ = g.stdin.Close()
-	_ = g.cmd.Wait() // its exit status says nothing
+	_ = g.cmd.Process.Signal(syscall.SIGCONT) // one that somebody stopped would never end
+	_ = g.cmd.Wait()                          // its exit status says nothing
 	g.cmd, g.stdin = nil, nil
 }
 

@@ -185,7 +185,7 @@ func (a *app) connect(ctx context.Context, profile, image string) (*ctrd.Backend
 // sweepAttached removes what dead owners left in a containerd that no keeper of ours watches.
 func (a *app) sweepAttached(ctx context.Context, b *ctrd.Backend) {
 	found, err := ctrd.Sweep(ctx, ctrd.SweepConfig{
-		Address: b.Address, FIFODir: b.FIFODir, Group: host.OpenGroup(b.Cgroup, b.HostPath), Alive: host.Owner.Alive,
+		Address: b.Address, PID: b.PID, FIFODir: b.FIFODir, Group: host.OpenGroup(b.Cgroup, b.HostPath), Alive: host.Owner.Alive,
 	})
 	a.inside.swept(found)
 	switch {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 
 	"github.com/thawpool/thawpool/runtime"
 	"github.com/thawpool/thawpool/runtime/guest"
+	"github.com/thawpool/thawpool/runtime/host"
 )
 
 // maxReady bounds the ready frame in bytes: a version number and a short text.
@@ -51,7 +53,8 @@ func (s *session) boot(ctx context.Context, id string) (_ *sandbox, err error) {
 	event := s.cfg.Log.Debug().Str("sandbox", id)
 	for _, step := range steps {
 		t := time.Now()
-		if err := step.do(ctx); err != nil {
+		err := s.shims.ask(ctx, b.shim, s.cfg.BootTimeout, func(ctx context.Context) error { return b.attempt(ctx, step.do) })
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", step.name, err)
 		}
 		event = event.Dur(step.name, time.Since(t))
@@ -60,6 +63,19 @@ func (s *session) boot(ctx context.Context, id string) (_ *sandbox, err error) {
 	b.info.Took = b.info.At.Sub(began)
 	event.Dur("took", b.info.Took).Msg("booted")
 	return b, nil
+}
+
+// attempt does a step of a boot. Processes of the sandbox that somebody has stopped would keep it waiting.
+func (b *sandbox) attempt(ctx context.Context, do func(context.Context) error) error {
+	stopped := func() bool {
+		pids, err := b.group.Procs()
+		return err == nil && slices.ContainsFunc(pids, host.Stopped)
+	}
+	hangs, err := patiently(ctx, b.s.cfg.BootTimeout, stopped, do)
+	if hangs {
+		err = fmt.Errorf("%w: its process was stopped: %w", runtime.ErrUnavailable, err)
+	}
+	return err
 }
 
 // abandonPatience is how long a failed boot waits for its own removal, which goes on without it.

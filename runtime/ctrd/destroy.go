@@ -163,15 +163,9 @@ func (b *sandbox) deleteTask(ctx context.Context) error {
 	}
 }
 
-// ask gives the shim a limited time to answer, and kills it when it does not.
+// ask gives the shim a limited time to answer.
 func (b *sandbox) ask(ctx context.Context, request func(context.Context) error) error {
-	short, cancel := context.WithTimeout(ctx, shimPatience)
-	defer cancel()
-	err := request(short)
-	if err != nil && short.Err() != nil && ctx.Err() == nil && !b.s.lost() {
-		b.s.shims.kill(b.shim)
-	}
-	return err
+	return b.s.shims.ask(ctx, b.shim, shimPatience, request)
 }
 
 func (b *sandbox) deleteRecord(ctx context.Context) error {

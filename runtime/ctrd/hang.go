@@ -2,41 +2,108 @@ package ctrd
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/thawpool/thawpool/runtime/host"
 )
 
-// killShims kills the shim processes that a daemon has started for an id, and gives their number. A shim that does not
-// answer can only be reached as a process: containerd's API names none. It is told from the shims of other daemons by
-// its pid namespace.
-func killShims(daemon int, id string) int {
-	home, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", daemon))
+// stoppedEvery is how often who has not answered yet is looked at. One that is seen stopped twice in a row is not waited
+// for.
+const stoppedEvery = 500 * time.Millisecond
+
+// patiently makes a request, and tells whether who has to answer it hangs: it is stopped by a signal, or patience was not
+// enough.
+func patiently(ctx context.Context, patience time.Duration, stopped func() bool, request func(context.Context) error) (hangs bool, err error) {
+	short, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	look := time.AfterFunc(stoppedEvery, func() {
+		for seen := 0; short.Err() == nil; {
+			if seen++; !stopped() {
+				seen = 0
+			}
+			if seen == 2 {
+				cancel()
+				return
+			}
+			select {
+			case <-time.After(stoppedEvery):
+			case <-short.Done():
+			}
+		}
+	})
+	defer look.Stop()
+	err = request(short)
+	return err != nil && short.Err() != nil && ctx.Err() == nil, err
+}
+
+// shimRef names the processes of a shim: by the daemon that started them, and the id that they were started for.
+type shimRef struct {
+	daemon int // containerd's process
+	id     string
+}
+
+// ask makes a request that the shim has to answer, and kills it when it hangs. containerd then clears up after its tasks.
+func (r shimRef) ask(ctx context.Context, request func(context.Context) error) error {
+	hangs, err := patiently(ctx, shimPatience, r.stopped, request)
+	if hangs {
+		r.kill()
+	}
+	return err
+}
+
+// stopped tells whether one of the processes was stopped by a signal or a debugger.
+func (r shimRef) stopped() bool {
+	for _, pid := range r.processes() {
+		if host.Stopped(pid) {
+			return true
+		}
+	}
+	return false
+}
+
+// kill kills the processes, and gives their number.
+func (r shimRef) kill() int {
+	killed := 0
+	for _, pid := range r.processes() {
+		if unix.Kill(pid, unix.SIGKILL) == nil {
+			killed++
+		}
+	}
+	return killed
+}
+
+// processes are the shim's. One that does not answer can only be reached as a process, and containerd's API names none. It
+// is told from the shims of other daemons by its pid namespace.
+func (r shimRef) processes() (pids []int) {
+	home, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", r.daemon))
 	if err != nil {
-		return 0
+		return nil
 	}
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
-		return 0
+		return nil
 	}
-	killed := 0
 	for _, dir := range dirs {
 		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if err != nil || !isShim(line, id) {
+		if err != nil || !isShim(line, r.id) {
 			continue
 		}
 		if ns, err := os.Readlink(filepath.Join(dir, "ns/pid")); err != nil || ns != home {
 			continue
 		}
-		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && unix.Kill(pid, unix.SIGKILL) == nil {
-			killed++
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
+			pids = append(pids, pid)
 		}
 	}
-	return killed
+	return pids
 }
 
 // isShim looks at a command line as containerd starts shims with.

@@ -53,6 +53,9 @@ func (b *sandbox) Done() <-chan struct{} { return b.done }
 // Stream implements runtime.Sandbox. It also has SetReadDeadline and SetWriteDeadline.
 func (b *sandbox) Stream() io.ReadWriter { return stream{b.io} }
 
+// Withdraw implements runtime.Sandbox.
+func (b *sandbox) Withdraw() bool { return b.io.withdraw() }
+
 // Thaw implements runtime.Sandbox.
 func (b *sandbox) Thaw(ctx context.Context) error {
 	if err := b.alive(); err != nil {
@@ -60,7 +63,7 @@ func (b *sandbox) Thaw(ctx context.Context) error {
 	}
 	ctx, cancel := b.s.bound(ctx)
 	defer cancel()
-	err := b.resume(ctx)
+	err := b.ask(ctx, b.resume)
 	if err == nil {
 		return nil
 	}

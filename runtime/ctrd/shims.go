@@ -108,7 +108,7 @@ func (p *shims) start(ctx context.Context, h *shim) (err error) {
 		if err != nil {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closePatience)
 			defer cancel()
-			err = errors.Join(fmt.Errorf("start a shim: %w", err), removeShim(ctx, p.s.client, h.id))
+			err = errors.Join(fmt.Errorf("start a shim: %w", err), removeShim(ctx, p.s.client, p.ref(h)))
 		}
 	}()
 	sb, err := p.s.client.NewSandbox(ctx, h.id,
@@ -161,14 +161,22 @@ func (p *shims) leads(h *shim, id string) {
 	}
 }
 
-// kill ends the process of a shim that hangs. containerd then clears up after all its tasks.
-func (p *shims) kill(h *shim) {
+// ask makes a request that a shim has to answer in time. One that hangs is killed; containerd then clears up after all its
+// tasks, and nothing waits for it any more.
+func (p *shims) ask(ctx context.Context, h *shim, patience time.Duration, request func(context.Context) error) error {
+	ref := p.ref(h)
+	hangs, err := patiently(ctx, patience, ref.stopped, request)
+	if hangs && !p.s.lost() {
+		p.condemn(h)
+		p.s.cfg.Log.Warn().Str("shim", ref.id).Int("processes", ref.kill()).Msg("a shim hangs and is killed")
+	}
+	return err
+}
+
+func (p *shims) ref(h *shim) shimRef {
 	p.mu.Lock()
-	h.dead = true
-	leader := h.leader
-	p.mu.Unlock()
-	n := killShims(p.s.backend.PID, leader)
-	p.s.cfg.Log.Warn().Str("shim", leader).Int("processes", n).Msg("a shim hangs and is killed")
+	defer p.mu.Unlock()
+	return shimRef{daemon: p.s.backend.PID, id: h.leader}
 }
 
 // condemn lets no more sandboxes into a shim.
@@ -213,7 +221,7 @@ func (p *shims) stop(ctx context.Context, h *shim) error {
 	if !h.joined || p.s.lost() {
 		return nil
 	}
-	return removeShim(ctx, p.s.client, h.id)
+	return removeShim(ctx, p.s.client, p.ref(h))
 }
 
 // close ends all shims.
@@ -233,7 +241,8 @@ func (p *shims) close(ctx context.Context) error {
 }
 
 // removeShim ends a shim of the Sandbox API and forgets it. One that is not there is no error.
-func removeShim(ctx context.Context, c *containerd.Client, id string) error {
+func removeShim(ctx context.Context, c *containerd.Client, ref shimRef) error {
+	id := ref.id
 	sb, err := c.LoadSandbox(ctx, id)
 	if absent(err) {
 		return nil
@@ -244,8 +253,10 @@ func removeShim(ctx context.Context, c *containerd.Client, id string) error {
 	for wait := deletePoll; ; wait *= 2 {
 		// A shim that has died gives an error here, and so may one that is just ending. What counts is Shutdown, which
 		// forgets one that has gone.
-		_ = sb.Stop(ctx)
-		err := sb.Shutdown(ctx)
+		err := ref.ask(ctx, func(ctx context.Context) error {
+			_ = sb.Stop(ctx)
+			return sb.Shutdown(ctx)
+		})
 		if err == nil || absent(err) {
 			return nil
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +26,8 @@ type stdio struct {
 	out    *os.File
 	err    *os.File
 	closed sync.Once
+
+	written atomic.Int64 // bytes that in has taken
 
 	drains   sync.WaitGroup
 	draining context.Context // ends with remove
@@ -121,6 +124,47 @@ func (s *stdio) drain() {
 	}
 }
 
+// withdraw reads back what is in the FIFO of stdin if all that was written is still there. A runner reads its run with one
+// read, so either has it whole. A shim that copies has read it too, and then what the runner has is not known.
+func (s *stdio) withdraw() bool {
+	if s.unread() != s.written.Load() {
+		return false
+	}
+	fd, err := unix.Open(filepath.Join(s.dir, "in"), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(fd) }()
+	buf := make([]byte, 64<<10)
+	for left := int64(0); ; {
+		n, err := unix.Read(fd, buf)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n <= 0 {
+			return left == s.written.Load()
+		}
+		left += int64(n)
+	}
+}
+
+// unread is how many bytes are in the FIFO of stdin; less than 0 when it is closed.
+func (s *stdio) unread() int64 {
+	conn, err := s.in.SyscallConn()
+	if err != nil {
+		return -1
+	}
+	n := int64(-1)
+	if err := conn.Control(func(fd uintptr) {
+		if v, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ); err == nil {
+			n = int64(v)
+		}
+	}); err != nil {
+		return -1
+	}
+	return n
+}
+
 // close ends blocked reads and writes.
 func (s *stdio) close() {
 	s.closed.Do(func() {
@@ -151,7 +195,11 @@ func (s stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (s stream) Write(p []byte) (int, error) { return s.in.Write(p) }
+func (s stream) Write(p []byte) (int, error) {
+	n, err := s.in.Write(p)
+	s.written.Add(int64(n))
+	return n, err
+}
 
 // SetReadDeadline bounds reads of the stream, as on a net.Conn.
 func (s stream) SetReadDeadline(t time.Time) error { return s.out.SetReadDeadline(t) }

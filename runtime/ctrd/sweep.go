@@ -27,6 +27,7 @@ const labelRuntime = "thawpool.runtime"
 type SweepConfig struct {
 	Address string     // containerd's socket
 	FIFODir string     // of sandboxes' FIFOs
+	PID     int        // containerd's process: a shim of it that hangs is killed
 	Group   host.Group // below which sandboxes' groups are
 	// Alive tells whether an owner still lives: what it made stays.
 	Alive func(host.Owner) bool
@@ -138,7 +139,11 @@ func (s *sweep) remove(ctx context.Context, r containers.Container) error {
 	if err := host.OpenGroup(s.Group.Version(), path.Join(s.Group.Path(), r.ID)).Kill(ctx); err != nil {
 		return fmt.Errorf("sandbox %s: %w", r.ID, err)
 	}
-	if err := removeTask(ctx, s.client.TaskService(), r.ID); err != nil {
+	ref := shimRef{daemon: s.PID, id: r.SandboxID}
+	if ref.id == "" {
+		ref.id = r.ID
+	}
+	if err := removeTask(ctx, s.client.TaskService(), r.ID, ref); err != nil {
 		return fmt.Errorf("task %s: %w", r.ID, err)
 	}
 	if err := s.removeGroup(ctx, r.ID); err != nil { // a process that was not in it yet
@@ -154,8 +159,11 @@ func (s *sweep) remove(ctx context.Context, r containers.Container) error {
 }
 
 // removeTask kills and deletes a task. One that is not there is no error.
-func removeTask(ctx context.Context, service tasks.TasksClient, id string) error {
-	_, err := service.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: uint32(unix.SIGKILL), All: true})
+func removeTask(ctx context.Context, service tasks.TasksClient, id string, ref shimRef) error {
+	err := ref.ask(ctx, func(ctx context.Context) error {
+		_, err := service.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: uint32(unix.SIGKILL), All: true})
+		return err
+	})
 	if err != nil && unavailable(err) {
 		return err
 	}
@@ -163,7 +171,10 @@ func removeTask(ctx context.Context, service tasks.TasksClient, id string) error
 	tick := time.NewTicker(deletePoll)
 	defer tick.Stop()
 	for {
-		_, err := service.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id})
+		err := ref.ask(ctx, func(ctx context.Context) error {
+			_, err := service.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id})
+			return err
+		})
 		if err == nil || absent(err) {
 			return nil
 		}
@@ -186,7 +197,7 @@ func (s *sweep) removeShims(ctx context.Context) error {
 	var errs []error
 	for _, sb := range all {
 		if s.dead(sb.Labels) {
-			errs = append(errs, s.count(&s.found.Shims, removeShim(ctx, s.client, sb.ID)))
+			errs = append(errs, s.count(&s.found.Shims, removeShim(ctx, s.client, shimRef{s.PID, sb.ID})))
 		}
 	}
 	return errors.Join(errs...)
@@ -220,7 +231,7 @@ func (s *session) sweepOwn(ctx context.Context) error {
 		return fmt.Errorf("list containers: %w", err)
 	}
 	w := &sweep{client: s.client, SweepConfig: SweepConfig{
-		FIFODir: s.backend.FIFODir, Group: host.OpenGroup(s.backend.Cgroup, s.backend.HostPath),
+		FIFODir: s.backend.FIFODir, PID: s.backend.PID, Group: host.OpenGroup(s.backend.Cgroup, s.backend.HostPath),
 	}}
 	for _, r := range records {
 		if err := w.remove(ctx, r); err != nil {
@@ -232,7 +243,7 @@ func (s *session) sweepOwn(ctx context.Context) error {
 		return fmt.Errorf("list shims: %w", err)
 	}
 	for _, sb := range left {
-		if err := removeShim(ctx, s.client, sb.ID); err != nil {
+		if err := removeShim(ctx, s.client, shimRef{s.backend.PID, sb.ID}); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -196,9 +195,7 @@ func keeperStopped(l layout) bool {
 	if err != nil || !owner.Alive() {
 		return false
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", owner.PID))
-	_, rest, ok := strings.Cut(string(stat), ") ")
-	return err == nil && ok && strings.HasPrefix(rest, "T")
+	return host.Stopped(owner.PID)
 }
 
 // awaitKeeper waits until the keeper's daemon serves. started is closed when a keeper that was just started has ended;

@@ -26,11 +26,39 @@ const (
 	userEvery = 500 * time.Millisecond
 	// sweepEvery is how often everything is compared, beyond what dead users are known to have left. It is a few requests.
 	sweepEvery = 10 * time.Second
-	// settled is how long a daemon must have served for its end to be no sign of a daemon that cannot run.
-	settled = time.Minute
-	// maxFailures is how many daemons in a row may fail before the keeper gives up and says why.
+	// sweepAgain is when a sweep that failed is tried again.
+	sweepAgain = time.Second
+	// settled is how long a daemon must have served for its end to be no sign of a store that it cannot work with.
+	settled = 10 * time.Second
+	// maxFailures is how many daemons in a row may fail to serve before the keeper gives up and says why.
 	maxFailures = 4
+	// maxYoung is how many in a row may end young before the store is taken for the cause. Somebody who kills them is no
+	// reason to forget all images.
+	maxYoung = 10
 )
+
+// trials are the daemons in a row that did not do.
+type trials struct {
+	failed int // did not come to serve
+	young  int // served, and ended before they had settled
+}
+
+func (t *trials) note(served bool, lived time.Duration) {
+	switch {
+	case !served:
+		t.failed++
+	case lived < settled:
+		t.failed, t.young = 0, t.young+1
+	default:
+		*t = trials{}
+	}
+}
+
+// wipe tells whether to try without all that containerd has stored: it is not synced to disk, and after a power cut it may
+// be damaged.
+func (t *trials) wipe() bool {
+	return t.failed == maxFailures-1 || t.young > 0 && t.young%maxYoung == 0
+}
 
 // keeper is the state of Keep. Everything in it belongs to the one goroutine that runs Keep.
 type keeper struct {
@@ -113,6 +141,7 @@ const (
 	removed reason = "its state directory was removed"
 	died    reason = "containerd has ended"
 	hung    reason = "containerd hangs"
+	useless reason = "containerd does not do what it is asked"
 )
 
 // run keeps a daemon running, one after the other.
@@ -124,14 +153,13 @@ func (k *keeper) run(ctx context.Context) (err error) {
 	if err := clear(ctx, k.layout, k.place); err != nil {
 		return fmt.Errorf("remove what an earlier daemon left: %w", err)
 	}
-	for failures := 0; ; {
-		// The store is not synced to disk: after a power cut it may be damaged, and then it is made anew.
-		began := time.Now()
-		b, err := openBox(ctx, k.cfg, k.layout, k.place, k.out, failures == maxFailures-1)
+	for t := (trials{}); ; {
+		began, served := time.Now(), false
+		b, err := openBox(ctx, k.cfg, k.layout, k.place, k.out, t.wipe())
 		if err == nil {
 			var why reason
 			why, err = k.serve(ctx, b)
-			if why == stopped || why == unused || why == removed {
+			if served = why != useless; why == stopped || why == unused || why == removed {
 				k.log.Info().Str("why", string(why)).Err(err).Msg("keeper ends")
 				return err
 			}
@@ -140,11 +168,9 @@ func (k *keeper) run(ctx context.Context) (err error) {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if failures++; time.Since(began) > settled {
-			failures = 1
-		}
-		k.log.Warn().Err(err).Int("failures", failures).Msg("daemon is replaced")
-		if failures >= maxFailures {
+		t.note(served, time.Since(began))
+		k.log.Warn().Err(err).Int("failures", t.failed).Int("ended_young", t.young).Msg("daemon is replaced")
+		if t.failed >= maxFailures {
 			return err
 		}
 		if err := (record{Keeper: k.self.String(), Phase: phaseStarting}).write(k.layout); err != nil {
@@ -159,8 +185,8 @@ func (k *keeper) serve(ctx context.Context, b *box) (reason, error) {
 		Keeper: k.self.String(), Phase: phaseReady,
 		Cgroup: k.place.version, HostPath: k.place.hostPath, SpecPath: k.place.specPath,
 	}
-	if err := errors.Join(k.sweep(ctx, true, nil), r.write(k.layout)); err != nil {
-		return died, errors.Join(err, b.close(context.WithoutCancel(ctx)))
+	if err := errors.Join(k.sweep(ctx, b, true, nil), r.write(k.layout)); err != nil {
+		return useless, errors.Join(err, b.close(context.WithoutCancel(ctx)))
 	}
 	k.log.Info().Int("containerd", b.proc.pid).Msg("daemon serves")
 	why, release := k.watch(ctx, b)

@@ -22,11 +22,12 @@ const sweepPatience = 2 * time.Minute
 
 // sweep removes what users left who are not living any more; with all set, everything. A new containerd remembers the
 // containers of the one before, of which nothing runs.
-func (k *keeper) sweep(ctx context.Context, all bool, living map[host.Owner]bool) error {
+func (k *keeper) sweep(ctx context.Context, b *box, all bool, living map[host.Owner]bool) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepPatience)
 	defer cancel()
 	found, err := ctrd.Sweep(ctx, ctrd.SweepConfig{
 		Address: k.layout.socket(),
+		PID:     b.proc.pid,
 		FIFODir: k.layout.path("fifo"),
 		Group:   host.OpenGroup(k.place.version, k.place.hostPath),
 		Alive: func(o host.Owner) bool {

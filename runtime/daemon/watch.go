@@ -7,20 +7,25 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/thawpool/thawpool/runtime/host"
 )
 
 // watch is a keeper's look after one daemon. Everything in it belongs to the keeper's goroutine; questions that take time
 // are asked beside it, and their answers come by channels.
 type watch struct {
 	k   *keeper
+	b   *box
 	ctx context.Context // of the questions; ends with the watch
 
 	health            chan error
 	asking            bool
 	asked             time.Time
-	strikes           int // questions after containerd's health without a good answer, in a row
+	strikes           int       // questions after containerd's health without a good answer, in a row
+	stopped           time.Time // since when containerd is seen stopped; zero when it is not
 	swept             chan error
 	sweeping, due     bool
+	failed            bool      // the last sweep
 	lastSweep, unused time.Time // unused: since when there is no user
 }
 
@@ -32,7 +37,7 @@ func (k *keeper) watch(ctx context.Context, b *box) (why reason, release func())
 	defer cancel()
 	now := time.Now()
 	w := &watch{
-		k: k, ctx: questions, lastSweep: now, unused: now,
+		k: k, b: b, ctx: questions, lastSweep: now, unused: now,
 		health: make(chan error, 1), swept: make(chan error, 1), // an answer after the end waits for nobody
 	}
 	lost := b.lost()
@@ -49,12 +54,14 @@ func (k *keeper) watch(ctx context.Context, b *box) (why reason, release func())
 				return hung, release
 			}
 		case err := <-w.swept:
-			w.sweeping = false
-			if err != nil {
+			if w.sweeping, w.failed = false, err != nil; err != nil {
 				k.log.Warn().Err(err).Msg("what dead users left stays for now")
 			}
 		case now := <-tick.C:
 			w.askHealth(now)
+			if w.isStopped() {
+				return hung, release
+			}
 			if _, err := os.Lstat(k.layout.path("users")); errors.Is(err, os.ErrNotExist) {
 				return removed, release
 			}
@@ -96,6 +103,20 @@ func (w *watch) hangs(err error) bool {
 	return true
 }
 
+// isStopped tells whether containerd gave no answer and was stopped by a signal for a while: then it is not waited for.
+func (w *watch) isStopped() bool {
+	switch now := time.Now(); {
+	case w.strikes == 0 || !host.Stopped(w.b.proc.pid):
+		w.stopped = time.Time{}
+		return false
+	case w.stopped.IsZero(): // it may just be going on with all others
+		w.stopped = now
+		return false
+	default:
+		return now.Sub(w.stopped) >= userEvery/2
+	}
+}
+
 // lookAtUsers begins a sweep when one is due, and tells whether the daemon was unused for long enough to end.
 func (w *watch) lookAtUsers(now time.Time) (idle bool) {
 	living, dead, err := w.k.layout.users()
@@ -103,10 +124,11 @@ func (w *watch) lookAtUsers(now time.Time) (idle bool) {
 		w.k.log.Warn().Err(err).Msg("users are not known")
 		return false
 	}
-	w.due = w.due || len(dead) > 0 || now.Sub(w.lastSweep) >= sweepEvery
+	w.due = w.due || len(dead) > 0 || now.Sub(w.lastSweep) >= sweepEvery ||
+		w.failed && now.Sub(w.lastSweep) >= sweepAgain
 	if w.due && !w.sweeping {
 		w.due, w.sweeping, w.lastSweep = false, true, now
-		go func() { w.swept <- w.k.sweep(w.ctx, false, living) }()
+		go func() { w.swept <- w.k.sweep(w.ctx, w.b, false, living) }()
 	}
 	if len(living) > 0 {
 		w.unused = now

@@ -21,6 +21,8 @@ type Sandbox struct {
 	die             sync.Once
 	thaws, kills    atomic.Int32
 
+	read atomic.Int64 // bytes that the guest has read
+
 	mu    sync.Mutex
 	usage runtime.Usage
 	gone  bool
@@ -88,8 +90,20 @@ func (s *Sandbox) Stream() io.ReadWriter {
 	return struct {
 		io.Reader
 		io.Writer
-	}{s.toHost.r, s.toGuest.w}
+	}{s.toHost.r, toGuest{s}}
 }
+
+// toGuest counts what the guest has read.
+type toGuest struct{ s *Sandbox }
+
+func (g toGuest) Write(p []byte) (int, error) {
+	n, err := g.s.toGuest.w.Write(p)
+	g.s.read.Add(int64(n))
+	return n, err
+}
+
+// Withdraw implements runtime.Sandbox. A write that has ended was read, or met the guest's end.
+func (s *Sandbox) Withdraw() bool { return s.read.Load() == 0 }
 
 // Done implements runtime.Sandbox.
 func (s *Sandbox) Done() <-chan struct{} { return s.done }

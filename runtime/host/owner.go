@@ -74,6 +74,12 @@ func ParseOwner(s string) (Owner, error) {
 	return Owner{BootID: parts[0], PID: pid, Start: start}, nil
 }
 
+// Stopped tells whether a process was stopped by a signal or a debugger, and so does nothing until it is let go on.
+func Stopped(pid int) bool {
+	_, state, err := processStart("/", pid)
+	return err == nil && (state == 'T' || state == 't')
+}
+
 // processStart reads a process's start time and state letter. The command name in the second field may hold spaces and
 // brackets, so fields count from its last bracket.
 func processStart(root string, pid int) (start uint64, state byte, err error) {

@@ -78,7 +78,7 @@ func backend(ctx context.Context, d *daemon.Daemon, c Config) (_ *ctrd.Backend, 
 	b.Cgroup, b.HostPath, b.SpecPath = d.CgroupBase()
 	if c.Address != "" { // no keeper clears up here
 		found, err := ctrd.Sweep(ctx, ctrd.SweepConfig{
-			Address: b.Address, FIFODir: b.FIFODir, Group: host.OpenGroup(b.Cgroup, b.HostPath), Alive: host.Owner.Alive,
+			Address: b.Address, PID: b.PID, FIFODir: b.FIFODir, Group: host.OpenGroup(b.Cgroup, b.HostPath), Alive: host.Owner.Alive,
 		})
 		if err != nil {
 			return nil, err

@@ -106,6 +106,7 @@ type server struct {
 	lines chan string // what it wrote; closed at its end
 	log   *lockedBuffer
 	ended chan error
+	gate  sync.Mutex // held by a test that keeps answers from being read
 }
 
 // lockedBuffer takes the log while the test may read it.
@@ -148,7 +149,7 @@ func start(t testing.TB, cmd *exec.Cmd) *server {
 		t.Fatal(err)
 	}
 	go func() {
-		r := bufio.NewReaderSize(out, 1<<20)
+		r := bufio.NewReaderSize(gated{out, &s.gate}, 1<<20)
 		for {
 			line, err := r.ReadString('\n')
 			if err != nil {
@@ -166,6 +167,19 @@ func start(t testing.TB, cmd *exec.Cmd) *server {
 		}
 	})
 	return s
+}
+
+// gated reads little at a time, and nothing more while its gate is locked.
+type gated struct {
+	io.Reader
+	gate *sync.Mutex
+}
+
+func (g gated) Read(p []byte) (int, error) {
+	n, err := g.Reader.Read(p[:min(len(p), 64<<10)])
+	g.gate.Lock()
+	defer g.gate.Unlock()
+	return n, err
 }
 
 // open does MCP's handshake.

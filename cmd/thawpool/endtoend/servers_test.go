@@ -45,6 +45,9 @@ func serveUpstream() error {
 			return nil, nil
 		})
 	}
+	if dir := os.Getenv(notesEnv); dir != "" {
+		addNotes(s, dir)
+	}
 	return mcpserver.ServeStdio(s)
 }
 
@@ -63,16 +66,21 @@ func abacus(t *testing.T, more ...string) string {
 	for i := 0; i < len(more); i += 2 {
 		vars[more[i]] = more[i+1]
 	}
+	return defineServer(t, t.TempDir(), vars)
+}
+
+// defineServer writes a file in dir that defines this test binary as the server abacus.
+func defineServer(t testing.TB, dir string, env map[string]string) string {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"abacus": map[string]any{
-		"command": self, "env": vars}}})
+	text, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"abacus": map[string]any{"command": self, "env": env}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "servers.json")
+	file := filepath.Join(dir, "servers.json")
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
