@@ -269,6 +269,23 @@ func TestD06DeadSandboxes(t *testing.T) {
 			want(t, "bridge", br.counts(), "opened 1, closed 1")
 		})
 	})
+	t.Run("found after the thaw", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			rt := &fake.Runtime{}
+			rt.UnreadFunc = func(s *fake.Sandbox) bool { return s.ID() == rt.Booted()[0] }
+			br := &testBridge{}
+			b := start(t, rt, func(c *Config) { c.Bridge = br })
+			defer b.close()
+			time.Sleep(time.Minute)
+			r := b.run("x")
+			want(t, "status", r.Status, StatusSuccess)
+			want(t, "sandbox", r.Receipt.Sandbox, rt.Booted()[1])
+			synctest.Wait()
+			want(t, "lost", b.stats().Lost, 1)
+			want(t, "bridge", br.counts(), "opened 1, closed 1")
+		})
+	})
 	t.Run("all of them", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

@@ -221,3 +221,57 @@ func TestStdio(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestWithdraw: what nobody inside has read can be taken back, also after its end, and nothing else.
+func TestWithdraw(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		write, read int
+		ends        bool
+		want        bool
+	}{
+		"unread":             {write: 100, want: true},
+		"unread at the end":  {write: 100, ends: true, want: true},
+		"nothing":            {ends: true, want: true},
+		"read":               {write: 100, read: 100},
+		"begun":              {write: 100, read: 1, ends: true},
+		"more than one page": {write: 60_000, ends: true, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := makeStdio(filepath.Join(t.TempDir(), "x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			in, err := os.OpenFile(filepath.Join(s.dir, "in"), os.O_RDONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.attach(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := (stream{s}).Write(make([]byte, tt.write)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(in, make([]byte, tt.read)); err != nil {
+				t.Fatal(err)
+			}
+			if tt.ends {
+				_ = in.Close()
+			}
+			if got := s.withdraw(); got != tt.want {
+				t.Errorf("withdrawn %v", got)
+			}
+			if n := s.unread(); tt.want && n != 0 || !tt.want && n != int64(tt.write-tt.read) {
+				t.Errorf("%d bytes are there", n)
+			}
+			_ = in.Close()
+			if err := s.remove(); err != nil {
+				t.Error(err)
+			}
+			if s.withdraw() {
+				t.Error("withdrawn after the end")
+			}
+		})
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"golang.org/x/sys/unix"
 
 	"github.com/thawpool/thawpool/runtime"
 	"github.com/thawpool/thawpool/runtime/host"
@@ -141,6 +142,7 @@ func (d *Daemon) Close() {
 // find is called with the start lock held: nobody else starts a keeper, and a keeper does not stop for want of users.
 func find(ctx context.Context, c Config, l layout) (*process, error) {
 	if p, err := probe(ctx, l.socket(), probePatience); err == nil {
+		wakeKeeper(c, l)
 		return p, nil
 	}
 	held, err := keeperRuns(l)
@@ -183,6 +185,24 @@ func keeperRuns(l layout) (bool, error) {
 		return false, nil
 	}
 	return held, err
+}
+
+// wakeKeeper lets a keeper go on that somebody has stopped: nothing that dies would be noticed, and nothing swept.
+func wakeKeeper(c Config, l layout) {
+	r, err := l.readRecord()
+	if err != nil {
+		return
+	}
+	owner, err := host.ParseOwner(r.Keeper)
+	if err != nil || !owner.Alive() || !host.Stopped(owner.PID) {
+		return
+	}
+	if p, err := openProcess(owner.PID); err == nil {
+		defer p.close()
+		if owner.Alive() && unix.PidfdSendSignal(int(p.fd.Fd()), unix.SIGCONT, nil, 0) == nil {
+			c.Log.Warn().Int("pid", owner.PID).Msg("the daemon's keeper was stopped, and goes on")
+		}
+	}
 }
 
 // keeperStopped tells whether the keeper was stopped by a signal, and so cannot do anything.

@@ -23,6 +23,8 @@ type Runtime struct {
 	BootFunc func(ctx context.Context, id string) error
 	// ThawFunc is called before a thaw; its error fails it.
 	ThawFunc func(ctx context.Context, s *Sandbox) error
+	// UnreadFunc, when set, tells that the runner ends without having read its run.
+	UnreadFunc func(s *Sandbox) bool
 	// UsageFunc, when set, answers Usage in place of what the sandbox was told with its setters.
 	UsageFunc func(s *Sandbox) (runtime.Usage, error)
 	// DestroyFunc is called before a removal; its error keeps the sandbox there, though its processes are killed.

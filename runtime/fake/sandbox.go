@@ -73,6 +73,9 @@ func (s *Sandbox) Thaw(ctx context.Context) error {
 // play is the runner's process.
 func (s *Sandbox) play() {
 	defer s.exit()
+	if s.rt.UnreadFunc != nil && s.rt.UnreadFunc(s) {
+		return
+	}
 	g := &Guest{box: s, Ctx: guestContext{s.done}}
 	if s.rt.Run == nil {
 		if g.readRun() == nil {
