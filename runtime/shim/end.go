@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"context"
 	"os"
 	"strconv"
 	"time"
@@ -14,45 +15,63 @@ const (
 	answerPoll     = 2 * time.Millisecond
 )
 
-// endAnswered ends the shim once whoever asked for it has the answer. The ttrpc server does not tell when an answer has
-// been written, and its own Shutdown may drop one. containerd, however, closes its connection as soon as it has it, so
-// that is waited for. A client that stays connected has had its answer long before the time is up.
-func (s *service) endAnswered() {
-	defer s.sd.Shutdown()
-	deadline := time.Now().Add(answerPatience)
-	for connected() && time.Now().Before(deadline) {
-		time.Sleep(answerPoll)
+// end ends the shim, after it has let go of its socket: containerd may start the next one of that name as soon as it has
+// the answer.
+func (s *service) end() {
+	if path, _ := sockets(); path != "" {
+		_ = os.Remove(path)
 	}
+	go s.exit()
 }
 
-// connected tells whether this process has an accepted connection: a stream socket of its own name that does not listen.
-// A shim's other sockets are clients and have no name.
-func connected() bool {
-	dir, err := os.Open("/proc/self/fd")
-	if err != nil {
-		return true
+// exit ends the process once whoever asked for it has the answer. The ttrpc server does not tell when an answer has been
+// written, and its own Shutdown may drop one. containerd, however, closes its connection as soon as it has it, so that
+// is waited for. A client that stays connected has had its answer long before the time is up.
+//
+// It does not leave by the shim package's way, which would remove the socket by its name once more: that may be the next
+// shim's by then.
+func (s *service) exit() {
+	ctx, cancel := context.WithTimeout(context.Background(), answerPatience)
+	defer cancel()
+	for {
+		if _, accepted := sockets(); accepted == 0 || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(answerPoll)
 	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
+	ctx, cancel = context.WithTimeout(context.Background(), answerPatience)
+	defer cancel()
+	if err := s.events.drain(ctx); err != nil {
+		s.events.log.WithError(err).Warn("events not published")
+	}
+	os.Exit(0) //nolint:gocritic // nothing is deferred that outlives the process
+}
+
+// sockets looks at this process's sockets that have a name: the one that it listens at, and the connections accepted
+// there. Those by which it is somebody's client have none.
+func sockets() (listens string, accepted int) {
+	names, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		return true
+		return "", 0
 	}
 	for _, name := range names {
-		fd, err := strconv.Atoi(name)
+		fd, err := strconv.Atoi(name.Name())
 		if err != nil {
 			continue
 		}
-		if sa, err := unix.Getsockname(fd); err != nil || !named(sa) {
+		sa, err := unix.Getsockname(fd)
+		if err != nil {
 			continue
 		}
-		if listens, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err == nil && listens == 0 {
-			return true
+		at, ok := sa.(*unix.SockaddrUnix)
+		if !ok || at.Name == "" {
+			continue
+		}
+		if n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err == nil && n == 0 {
+			accepted++
+		} else if err == nil {
+			listens = at.Name
 		}
 	}
-	return false
-}
-
-func named(sa unix.Sockaddr) bool {
-	u, ok := sa.(*unix.SockaddrUnix)
-	return ok && u.Name != ""
+	return listens, accepted
 }

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"context"
+	"sync"
 
 	"github.com/containerd/containerd/v2/core/runtime"
 	"github.com/containerd/containerd/v2/pkg/shim"
@@ -13,24 +14,28 @@ import (
 // published before it ends.
 type outbox struct {
 	queue   chan any
-	stop    chan struct{} // closed by the shutdown
+	stop    chan struct{} // closed by the first drain
+	once    sync.Once     // closes stop
 	drained chan struct{} // closed when nothing more is published
 	log     *log.Entry
 }
 
 func newOutbox(ctx context.Context, pub shim.Publisher, sd shutdown.Service) *outbox {
 	o := &outbox{queue: make(chan any, 256), stop: make(chan struct{}), drained: make(chan struct{}), log: log.G(ctx)}
-	sd.RegisterCallback(func(ctx context.Context) error {
-		close(o.stop)
-		select {
-		case <-o.drained:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
+	sd.RegisterCallback(o.drain)
 	go o.publish(context.WithoutCancel(ctx), pub)
 	return o
+}
+
+// drain publishes what was sent so far, and ends the outbox.
+func (o *outbox) drain(ctx context.Context) error {
+	o.once.Do(func() { close(o.stop) })
+	select {
+	case <-o.drained:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (o *outbox) publish(ctx context.Context, pub shim.Publisher) {

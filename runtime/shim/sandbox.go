@@ -9,7 +9,6 @@ import (
 	sandboxapi "github.com/containerd/containerd/api/runtime/sandbox/v1"
 	"github.com/containerd/containerd/api/types"
 	"github.com/containerd/containerd/v2/pkg/protobuf"
-	"github.com/containerd/containerd/v2/pkg/shim"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"golang.org/x/sys/unix"
@@ -123,16 +122,12 @@ func (a sandboxService) PingSandbox(_ context.Context, r *sandboxapi.PingRequest
 	return &sandboxapi.PingResponse{}, err
 }
 
-// ShutdownSandbox ends this shim. containerd deletes the bundle next, and with it the link by which the shim package
-// would find its socket, so the socket goes first.
+// ShutdownSandbox ends this shim.
 func (a sandboxService) ShutdownSandbox(_ context.Context, r *sandboxapi.ShutdownSandboxRequest) (*sandboxapi.ShutdownSandboxResponse, error) {
 	if _, err := a.get(r.SandboxID); err != nil {
 		return nil, err
 	}
-	if address, err := shim.ReadAddress("address"); err == nil {
-		_ = shim.RemoveSocket(address)
-	}
-	go a.s.endAnswered()
+	a.s.end()
 	return &sandboxapi.ShutdownSandboxResponse{}, nil
 }
 

@@ -55,7 +55,6 @@ var empty = &types.Empty{}
 // service is the Task API; sandbox.go adds the Sandbox API.
 type service struct {
 	events *outbox
-	sd     shutdown.Service
 
 	mu      sync.Mutex // guards what follows
 	tasks   map[string]*task
@@ -63,7 +62,7 @@ type service struct {
 }
 
 func newService(ctx context.Context, pub shim.Publisher, sd shutdown.Service) *service {
-	return &service{events: newOutbox(ctx, pub, sd), sd: sd, tasks: map[string]*task{}}
+	return &service{events: newOutbox(ctx, pub, sd), tasks: map[string]*task{}}
 }
 
 // RegisterTTRPC implements shim.TTRPCService.
@@ -421,7 +420,7 @@ func (s *service) Shutdown(context.Context, *taskapi.ShutdownRequest) (*types.Em
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sandbox == nil && len(s.tasks) == 0 {
-		go s.endAnswered()
+		s.end()
 	}
 	return empty, nil
 }

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -386,6 +387,22 @@ func TestEventsInOrder(t *testing.T) {
 	}
 }
 
+// shim is the process that serves a container; those of earlier tests may still be ending.
+func (b *bench) shim(id string) ctrdtest.Process {
+	b.Helper()
+	tree, err := b.e.Tree()
+	if err != nil {
+		b.Fatal(err)
+	}
+	i := slices.IndexFunc(tree, func(p ctrdtest.Process) bool {
+		return p.Is("containerd-shim-thawpool-v1") && slices.Contains(p.Args, id)
+	})
+	if i < 0 {
+		b.Fatalf("no shim of %s among %v", id, tree)
+	}
+	return tree[i]
+}
+
 // A shim that is killed takes its container with it, frozen or not: containerd has the runtime clean up at once.
 func TestLostShim(t *testing.T) {
 	b := newBench(t)
@@ -395,7 +412,7 @@ func TestLostShim(t *testing.T) {
 	if err := x.task.Pause(ctx); err != nil {
 		t.Fatal(err)
 	}
-	lost := b.e.Find(t, "containerd-shim-thawpool-v1")
+	lost := b.shim("lost")
 	if err := syscall.Kill(lost.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func programs(exe string) (names []string, key string, err error) {
 	sum := sha256.New()
 	for _, e := range entries {
 		name := e.Name()
-		ours := name == filepath.Base(exe) || slices.Contains(host.Binaries, name) ||
+		ours := name == filepath.Base(exe) || name == "ctr" || slices.Contains(host.Binaries, name) ||
 			strings.HasPrefix(name, "containerd-shim-") || strings.HasPrefix(name, "thawpool-")
 		if !ours {
 			continue
