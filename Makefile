@@ -15,12 +15,12 @@ DEBS    := gcc libc6-dev libseccomp-dev pkg-config uidmap ca-certificates
 # The demo and the tests also start servers from PyPI; the tests also those from npm, make a Debian image, use promtool, and
 # look at the live page with Chromium, which Ubuntu does not have as a package.
 DEMODEBS := python3 python3-venv git
-TESTDEBS := $(DEMODEBS) mmdebstrap prometheus chromium $(if $(shell command -v npm 2>/dev/null),,nodejs npm)
+TESTDEBS := $(DEMODEBS) busybox-static mmdebstrap prometheus chromium $(if $(shell command -v npm 2>/dev/null),,nodejs npm)
 export CGO_ENABLED := 1
 # The version comes from VERSION; what git knows of the checkout would make equal sources give different programs.
 export GOFLAGS += -buildvcs=false
 
-.PHONY: all build tools shim packages demo-packages test-packages setup demo test unit lint fmt docs bench release release-check clean help
+.PHONY: all build tools shim packages demo-packages test-packages setup demo suite conformance test unit lint fmt docs bench release release-check clean help
 
 all: build
 
@@ -66,7 +66,16 @@ setup: build demo-packages test-packages ## (root) prepare this host and the use
 demo: build demo-packages ## build everything, prepare the host when root, and show an agent's calls with their receipts
 	$(BIN)/thawpool demo
 
-test: build test-packages ## every test there is, against real rootless containerd
+# containerd's own client tests, which runtime/shim/conformance runs against our shim.
+SUITE := github.com/containerd/containerd/v2/integration/client
+suite:
+	@mkdir -p $(BIN)
+	$(GO) test -c -trimpath -ldflags '-s -w' -o $(BIN)/thawpool-conformance $(SUITE)
+
+conformance: build suite test-packages ## only containerd's own tests against our shim
+	$(GO) test -race -tags integration -count=1 -v ./runtime/shim/conformance
+
+test: build suite test-packages ## every test there is, against real rootless containerd
 	$(GO) vet -tags integration ./...
 	CI=$(CI) $(GO) test -race -tags integration -timeout 25m ./...
 

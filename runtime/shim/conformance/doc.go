@@ -1,0 +1,2 @@
+// Package conformance runs containerd's own client integration suite against our shim.
+package conformance
