@@ -36,7 +36,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
-	fmt.Println(name)
+	fmt.Fprintln(os.Stdout, name)
 }
 
 // release is what goes into one tarball.

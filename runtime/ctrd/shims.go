@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -112,7 +113,8 @@ func (p *shims) start(ctx context.Context, h *shim) (err error) {
 		}
 	}()
 	sb, err := p.s.client.NewSandbox(ctx, h.id,
-		containerd.WithSandboxRuntime(RuntimeThawpool, nil),
+		// By its path: the daemon may be another version's, and would find that version's shim by name.
+		containerd.WithSandboxRuntime(filepath.Join(p.s.cfg.BinDir, "containerd-shim-thawpool-v1"), nil),
 		containerd.WithSandboxSpec(&oci.Spec{}),
 		containerd.WithSandboxLabels(map[string]string{LabelOwner: p.s.cfg.Owner.String(), labelRuntime: p.s.label}))
 	if err != nil {

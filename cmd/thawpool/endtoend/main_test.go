@@ -26,6 +26,9 @@ import (
 // programName is the program under test, built beside the others so that the service account gets it with them.
 const programName = "thawpool-endtoend"
 
+// newProgramName is the same as another version.
+const newProgramName = "thawpool-endtoend-new"
+
 // shared is the state directory of all tests of this package: making the default image takes seconds.
 var shared struct {
 	once sync.Once
@@ -63,7 +66,10 @@ func build() error {
 	}
 	cmd := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(bin, programName), "..")
 	cmd.Stderr = os.Stderr
-	return cmd.Run()
+	if err := cmd.Run(); err != nil {
+		return err
+	}
+	return buildNew(bin)
 }
 
 // env is the shared environment, and what is in it now.
