@@ -26,6 +26,8 @@ const (
 	// bootPatience is how long a new containerd may take until it serves. That is 0.3 s on an idle machine, and half a
 	// minute on an emulated one that is busy too. One that fails says so by ending.
 	bootPatience = 60 * time.Second
+	// stuckEvery is how often a start is looked at that takes longer than it should.
+	stuckEvery = time.Second
 	// killPatience bounds the end of the daemon and its sandboxes.
 	killPatience = 10 * time.Second
 )
@@ -128,6 +130,9 @@ func wipeWord(wipe bool) string {
 func (b *box) awaitServing(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, bootPatience)
 	defer cancel()
+	look := time.NewTicker(stuckEvery)
+	defer look.Stop()
+	stuck := 0
 	for wait := shortestPoll; ; wait = longer(wait) {
 		p, err := probe(ctx, b.layout.socket(), bootPatience)
 		if err == nil {
@@ -136,12 +141,53 @@ func (b *box) awaitServing(ctx context.Context) error {
 		}
 		select {
 		case <-time.After(wait):
+		case <-look.C:
+			if stuck++; !b.isStuck() {
+				stuck = 0
+			}
+			if stuck == 2 {
+				return fmt.Errorf("containerd did not start: a part of it was killed or stopped: %s", b.words)
+			}
 		case <-b.exited:
 			return fmt.Errorf("containerd did not start: %s", b.words)
 		case <-ctx.Done():
 			return fmt.Errorf("containerd does not serve: %w: %s", err, b.words)
 		}
 	}
+}
+
+// isStuck tells whether nothing can come of a start: rootlesskit's child has gone, which it does not always see, or one of
+// its processes was stopped.
+func (b *box) isStuck() bool {
+	pids := []int{b.cmd.Process.Pid}
+	for i := 0; i < len(pids); i++ {
+		more, known := children(pids[i])
+		if !known {
+			return false
+		}
+		pids = append(pids, more...)
+	}
+	return len(pids) == 1 || slices.ContainsFunc(pids, host.Stopped)
+}
+
+// children are the living processes that a process has started, where the kernel tells.
+func children(pid int) (pids []int, known bool) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil || len(files) == 0 {
+		return nil, false
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue // a thread that has ended
+		}
+		for _, field := range strings.Fields(string(data)) {
+			if child, err := strconv.Atoi(field); err == nil && !host.Zombie(child) {
+				pids = append(pids, child)
+			}
+		}
+	}
+	return pids, true
 }
 
 // lost is closed when containerd has ended, whatever the rest does: rootlesskit itself waits for every process of its

@@ -68,16 +68,10 @@ func Ensure(ctx context.Context, c Config) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	proc, err := find(ctx, c, l)
+	proc, r, err := find(ctx, c, l)
 	if err != nil {
 		u.close(l)
 		return nil, fmt.Errorf("private containerd: %w", err)
-	}
-	r, err := l.readRecord()
-	if err != nil {
-		u.close(l)
-		proc.close()
-		return nil, fmt.Errorf("private containerd: %w: %w", runtime.ErrUnavailable, err)
 	}
 	return newDaemon(&Daemon{layout: l, record: r, user: u, proc: proc, inside: l.inside, socket: l.socket()}), nil
 }
@@ -140,34 +134,45 @@ func (d *Daemon) Close() {
 }
 
 // find is called with the start lock held: nobody else starts a keeper, and a keeper does not stop for want of users.
-func find(ctx context.Context, c Config, l layout) (*process, error) {
-	if p, err := probe(ctx, l.socket(), probePatience); err == nil {
-		wakeKeeper(c, l)
-		return p, nil
+func find(ctx context.Context, c Config, l layout) (*process, record, error) {
+	if p, r, ok := l.ready(ctx); ok {
+		wakeKeeper(c, r)
+		return p, r, nil
 	}
 	held, err := keeperRuns(l)
 	if err != nil {
-		return nil, err
+		return nil, record{}, err
 	}
 	if held {
-		p, err := awaitKeeper(ctx, l, nil)
+		p, r, err := awaitKeeper(ctx, l, nil)
 		if !errors.Is(err, errKeeperHangs) && !errors.Is(err, errKeeperEnded) {
-			return p, err
+			return p, r, err
 		}
 		c.Log.Warn().Err(err).Msg("the daemon's keeper is replaced")
 		if err := killKeeper(ctx, l); err != nil {
-			return nil, err
+			return nil, r, err
 		}
 	}
 	// What an earlier keeper left is not to be taken for the new one's.
 	if err := os.Remove(l.path("keeper.json")); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
+		return nil, record{}, err
 	}
 	started, err := startKeeper(ctx, c, l)
 	if err != nil {
-		return nil, err
+		return nil, record{}, err
 	}
 	return awaitKeeper(ctx, l, started)
+}
+
+// ready finds a daemon that serves, and what its keeper says of it. One that answers while its keeper still clears up after
+// the one before is not ready: nothing is known of it yet.
+func (l layout) ready(ctx context.Context) (*process, record, bool) {
+	r, err := l.readRecord()
+	if err != nil || r.Phase != phaseReady {
+		return nil, r, false
+	}
+	p, err := probe(ctx, l.socket(), probePatience)
+	return p, r, err == nil
 }
 
 var (
@@ -188,11 +193,7 @@ func keeperRuns(l layout) (bool, error) {
 }
 
 // wakeKeeper lets a keeper go on that somebody has stopped: nothing that dies would be noticed, and nothing swept.
-func wakeKeeper(c Config, l layout) {
-	r, err := l.readRecord()
-	if err != nil {
-		return
-	}
+func wakeKeeper(c Config, r record) {
 	owner, err := host.ParseOwner(r.Keeper)
 	if err != nil || !owner.Alive() || !host.Stopped(owner.PID) {
 		return
@@ -220,34 +221,32 @@ func keeperStopped(l layout) bool {
 
 // awaitKeeper waits until the keeper's daemon serves. started is closed when a keeper that was just started has ended;
 // it is nil for one that was found.
-func awaitKeeper(ctx context.Context, l layout, started *launch) (*process, error) {
+func awaitKeeper(ctx context.Context, l layout, started *launch) (*process, record, error) {
 	began := time.Now()
 	patience := time.NewTimer(keeperPatience)
 	defer patience.Stop()
 	seen := started == nil // whether this keeper is known to have taken its lock
 	for wait := shortestPoll; ; wait = longer(wait) {
-		if r, err := l.readRecord(); err == nil && r.Phase == phaseReady {
-			if p, err := probe(ctx, l.socket(), probePatience); err == nil {
-				return p, nil
-			}
+		if p, r, ok := l.ready(ctx); ok {
+			return p, r, nil
 		}
 		runs, err := keeperRuns(l)
 		if err != nil {
-			return nil, err
+			return nil, record{}, err
 		}
 		seen = seen || runs
 		if runs && time.Since(began) > probePatience && keeperStopped(l) {
-			return nil, fmt.Errorf("%w: %w: it is stopped", runtime.ErrUnavailable, errKeeperHangs)
+			return nil, record{}, fmt.Errorf("%w: %w: it is stopped", runtime.ErrUnavailable, errKeeperHangs)
 		}
 		if !runs && (seen || started.hasEnded()) {
-			return nil, keeperError(l, started)
+			return nil, record{}, keeperError(l, started)
 		}
 		select {
 		case <-time.After(wait):
 		case <-patience.C:
-			return nil, fmt.Errorf("%w: %w after %v", runtime.ErrUnavailable, errKeeperHangs, keeperPatience)
+			return nil, record{}, fmt.Errorf("%w: %w after %v", runtime.ErrUnavailable, errKeeperHangs, keeperPatience)
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: it has not started yet: %w", runtime.ErrUnavailable, ctx.Err())
+			return nil, record{}, fmt.Errorf("%w: it has not started yet: %w", runtime.ErrUnavailable, ctx.Err())
 		}
 	}
 }

@@ -80,6 +80,12 @@ func Stopped(pid int) bool {
 	return err == nil && (state == 'T' || state == 't')
 }
 
+// Zombie tells whether a process has ended and only waits to be reaped.
+func Zombie(pid int) bool {
+	_, state, err := processStart("/", pid)
+	return err == nil && (state == 'Z' || state == 'X')
+}
+
 // processStart reads a process's start time and state letter. The command name in the second field may hold spaces and
 // brackets, so fields count from its last bracket.
 func processStart(root string, pid int) (start uint64, state byte, err error) {

@@ -209,12 +209,12 @@ func (sc *scene) awaitExit(r report) {
 func requireClean(t *testing.T, e *ctrdtest.Env, base ctrdtest.Leaks) string {
 	t.Helper()
 	began := time.Now()
-	var left ctrdtest.Leaks
+	var left, last ctrdtest.Leaks
 	for time.Since(began) < recovery {
 		now, err := e.Count()
 		if err == nil {
-			if left = now.Minus(base); len(left) == 0 {
-				return fmt.Sprintf("clean after %.1f s", time.Since(began).Seconds())
+			if last, left = left, now.Minus(base); len(left) == 0 {
+				return fmt.Sprintf("clean after %.1f s (%v)", time.Since(began).Seconds(), last)
 			}
 		}
 		time.Sleep(20 * time.Millisecond) // between two looks

@@ -47,6 +47,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	ctrdtest.WithDisk(256 << 20)
 	ctrdtest.Main(m, func() error {
 		if shared.dir == "" {
 			return nil

@@ -5,6 +5,7 @@ package endtoend
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,6 +57,7 @@ type scene struct {
 	got   map[int]actors.Result
 	boxes map[string]string // the sandboxes of stages
 
+	ids    int       // of calls that are answered at once
 	gauge  gauge     // what the server holds when nothing is to do
 	worked time.Time // when the next call had worked
 }
@@ -273,6 +275,7 @@ func (sc *scene) take(a answer) error {
 	case stage == stageNext && res.Status == actors.StatusSuccess:
 		sc.worked = time.Now()
 	case stage == stageNext:
+		time.Sleep(100 * time.Millisecond)
 		sc.call(stageNext, nextCode) // as an agent that tries again
 	}
 	return nil
@@ -280,15 +283,31 @@ func (sc *scene) take(a answer) error {
 
 // outcomes are the ends of the calls, by stage.
 func (sc *scene) outcomes() map[string]string {
-	all := map[string]string{}
+	counts := map[string]map[string]int{}
 	for id, stage := range sc.stage {
 		if stage == stageNext {
 			continue
 		}
-		all[stage] = "process gone"
+		end := "process gone"
 		if res, ok := sc.got[id]; ok {
-			all[stage] = string(res.Status)
+			end = string(res.Status)
 		}
+		if counts[stage] == nil {
+			counts[stage] = map[string]int{}
+		}
+		counts[stage][end]++
+	}
+	all := map[string]string{}
+	for stage, ends := range counts {
+		var texts []string
+		for _, end := range slices.Sorted(maps.Keys(ends)) {
+			text := end
+			if n := ends[end]; n > 1 {
+				text = fmt.Sprintf("%d %s", n, end)
+			}
+			texts = append(texts, text)
+		}
+		all[stage] = strings.Join(texts, ", ")
 	}
 	return all
 }

@@ -11,10 +11,13 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/thawpool/thawpool/runtime/daemon"
 	"github.com/thawpool/thawpool/runtime/host"
@@ -23,6 +26,18 @@ import (
 
 // envRoot tells the re-executed test where the module is.
 const envRoot = "THAWPOOL_TEST_MODULE"
+
+// envDisk tells it where a file system of its own is mounted.
+const envDisk = "THAWPOOL_TEST_DISK"
+
+// diskBytes is its size: room for a state directory with the default image, and little more.
+var diskBytes int64
+
+// WithDisk has Main mount a file system of so many bytes for tests that fill it up. Only root can do that.
+func WithDisk(bytes int64) { diskBytes = bytes }
+
+// Disk is where it is mounted; "" where Main was not started as root.
+func Disk() string { return os.Getenv(envDisk) }
 
 // envBin tells it where the programs are that it can reach.
 const envBin = "THAWPOOL_TEST_BIN"
@@ -129,10 +144,16 @@ func reexecute() (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	disk, unmount, err := mountDisk(dir, uid, gid)
+	if err != nil {
+		return 0, err
+	}
+	defer unmount()
 	cmd := exec.Command(self, reachableFlags(os.Args[1:])...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), "HOME="+account.HomeDir, "USER="+account.Username, "LOGNAME="+account.Username,
-		"TMPDIR="+dir, envBin+"="+filepath.Dir(runc), envRoot+"="+os.Getenv(envRoot))
+		"TMPDIR="+dir, envBin+"="+filepath.Dir(runc), envRoot+"="+os.Getenv(envRoot),
+		envDisk+"="+disk)
 	if wd, err := os.Getwd(); err != nil || !host.Reachable(filepath.Join(wd, "."), uid) {
 		cmd.Dir = dir
 	}
@@ -148,6 +169,30 @@ func reexecute() (int, error) {
 		return 0, err
 	}
 	return 0, nil
+}
+
+// mountDisk mounts the file system for tests in a mount namespace of this thread, which the test inherits; it goes with the
+// last of them.
+func mountDisk(dir string, uid, gid int) (path string, unmount func(), err error) {
+	if diskBytes == 0 {
+		return "", func() {}, nil
+	}
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return "", nil, fmt.Errorf("mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return "", nil, fmt.Errorf("private mounts: %w", err)
+	}
+	path = filepath.Join(dir, "disk")
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return "", nil, err
+	}
+	options := fmt.Sprintf("size=%d,mode=700,uid=%d,gid=%d", diskBytes, uid, gid)
+	if err := unix.Mount("thawpool-test", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		return "", nil, fmt.Errorf("mount a small file system: %w", err)
+	}
+	return path, func() { _ = unix.Unmount(path, unix.MNT_DETACH) }, nil
 }
 
 // copySelf lays the test binary where the account can start it, and gives the directory to the account.
