@@ -20,7 +20,7 @@ export CGO_ENABLED := 1
 # The version comes from VERSION; what git knows of the checkout would make equal sources give different programs.
 export GOFLAGS += -buildvcs=false
 
-.PHONY: all build tools shim packages demo-packages test-packages setup demo suite conformance test unit lint fmt docs bench release release-check clean help
+.PHONY: all build tools shim packages demo-packages test-packages setup demo suite conformance test unit lint fmt docs bench release release-check test-vm clean help
 
 all: build
 
@@ -101,6 +101,10 @@ release-check: ## build the release of the last commit in two new checkouts, one
 	for d in a another/directory; do git clone -q . $$t/$$d && git -C $$t/$$d checkout -q $$(git rev-parse HEAD) || exit; done && \
 	$(MAKE) -C $$t/a release && GOCACHE=$$t/cache $(MAKE) -C $$t/another/directory release && \
 	cmp $$t/a/dist/*.tar.gz $$t/another/directory/dist/*.tar.gz && cat $$t/a/dist/*.sha256 && echo 'the two are the same'
+
+test-vm: release ## (root, amd64) install the release on fresh Debian 12 and 13 machines in QEMU and use it there
+	$(GO) build -trimpath -o $(CURDIR)/dist/client ./cmd/thawpool/endtoend/vm/client
+	cmd/thawpool/endtoend/vm/test.sh $(CURDIR)/dist/thawpool-$(VERSION)-linux-amd64.tar.gz $(CURDIR)/dist/client
 
 clean: ## remove what was built
 	rm -rf $(BIN) dist

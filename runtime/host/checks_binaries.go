@@ -25,7 +25,7 @@ func (h machine) binaries(uid int, binDir string) Check {
 		path := filepath.Join(binDir, name)
 		info, err := os.Stat(path)
 		if err != nil || !info.Mode().IsRegular() {
-			return c.broken("make build   # in the checkout, then start bin/thawpool", "%s is missing from %s", name, binDir)
+			return c.broken("unpack the release again, or in a checkout: make build", "%s is missing from %s", name, binDir)
 		}
 		if blocked := h.blocked(path, uid); blocked != "" {
 			return c.broken(h.setupCommand(uid), "%s may not execute %s: %s is closed to it", h.name(uid), path, blocked)

@@ -95,6 +95,10 @@ func TestPreflightNamesWhatIsMissing(t *testing.T) {
 		{"D12 controllers not delegated", V2, func(f *fakeMachine) {
 			f.write("/sys/fs/cgroup"+UserManagerGroup(uid)+"/cgroup.controllers", "pids\n")
 		}, "cgroups", []string{"does not delegate the controllers memory, cpu to alice"}, []string{"sudo thawpool setup --user alice"}},
+		{"controllers not delegated yet", V2, func(f *fakeMachine) {
+			f.write("/sys/fs/cgroup"+UserManagerGroup(uid)+"/cgroup.controllers", "pids\n")
+			f.write(DelegateDropIn, "[Service]\n")
+		}, "cgroups", []string{"does not delegate the controllers memory, cpu to alice"}, []string{"sudo systemctl restart user@"}},
 		{"v2 without systemd", V2, func(f *fakeMachine) { f.remove("/run/systemd") },
 			"cgroups", []string{"cgroup v2 without systemd"}, []string{"systemd"}},
 		{"no cgroups", V1, func(f *fakeMachine) { f.write("/proc/self/mountinfo", "") },

@@ -14,6 +14,9 @@ import (
 // GroupBase is the group that `thawpool setup` delegates to uid on a v1 host, below the mount of every hierarchy.
 func GroupBase(uid int) string { return "/thawpool-" + strconv.Itoa(uid) }
 
+// DelegateDropIn makes systemd delegate the controllers to every user manager; `thawpool setup` writes it where needed.
+const DelegateDropIn = "/etc/systemd/system/user@.service.d/50-thawpool.conf"
+
 // UserManagerGroup is the group of uid's systemd user manager: the top of what systemd delegates to an ordinary user.
 func UserManagerGroup(uid int) string {
 	return fmt.Sprintf("/user.slice/user-%d.slice/user@%d.service", uid, uid)
@@ -105,6 +108,9 @@ func (h machine) delegatedV2(c Check, m mounts, uid int) (string, Check) {
 		}
 	}
 	if len(missing) > 0 {
+		if exists(h.path(DelegateDropIn)) { // setup did its part, and leaves to the user when the manager starts again
+			fix = fmt.Sprintf("sudo systemctl restart user@%d.service   # ends that user's background services", uid)
+		}
 		return "", c.broken(fix, "systemd does not delegate the controllers %s to %s", strings.Join(missing, ", "), h.name(uid))
 	}
 	return base, c.passed("v2, %s delegated to %s", strings.Join(NeededV2, " "), base)

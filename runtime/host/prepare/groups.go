@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// dropIn makes systemd delegate the controllers to every user manager; its own default lacks some before systemd 252.
-	dropIn     = "/etc/systemd/system/user@.service.d/50-thawpool.conf"
+	// dropIn: systemd's own default lacks some controllers before systemd 252.
+	dropIn     = host.DelegateDropIn
 	dropInText = "# Written by thawpool setup; removed by thawpool setup --undo.\n[Service]\nDelegate=cpu cpuset io memory pids\n"
 	// managerWait bounds the start of a systemd user manager, which is slow on a busy or emulated machine.
 	managerWait = 60 * time.Second
