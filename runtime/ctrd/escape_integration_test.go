@@ -41,7 +41,7 @@ var numbers = map[string]int{
 	"personality": unix.SYS_PERSONALITY, "move_pages": unix.SYS_MOVE_PAGES, "mincore": unix.SYS_MINCORE,
 	"reboot": unix.SYS_REBOOT, "swapon": unix.SYS_SWAPON, "capset": unix.SYS_CAPSET, "prctl": unix.SYS_PRCTL,
 	"mlock": unix.SYS_MLOCK, "mq_open": unix.SYS_MQ_OPEN, "ioprio_set": unix.SYS_IOPRIO_SET,
-	"pidfd_open": unix.SYS_PIDFD_OPEN, "setrlimit": unix.SYS_PRLIMIT64, "shmget": unix.SYS_SHMGET, "semget": unix.SYS_SEMGET,
+	"pidfd_open": unix.SYS_PIDFD_OPEN, "setrlimit": unix.SYS_SETRLIMIT, "shmget": unix.SYS_SHMGET, "semget": unix.SYS_SEMGET,
 }
 
 // secrets are the files that the victim has written.
@@ -154,7 +154,7 @@ func startDecoy(t *testing.T) *exec.Cmd {
 func hostOf(t *testing.T, e *ctrdtest.Env, victim runtime.Sandbox, decoy *exec.Cmd) map[string]any {
 	t.Helper()
 	abstract := "thawpool-escape-" + strconv.Itoa(decoy.Process.Pid)
-	path := filepath.Join(e.StateDir, "s.sock")
+	path := filepath.Join(t.TempDir(), "s.sock")
 	port := 0
 	for _, l := range [][2]string{{"unix", "@" + abstract}, {"unix", path}, {"tcp", "127.0.0.1:0"}} {
 		listener, err := net.Listen(l[0], l[1])

@@ -1,5 +1,13 @@
 package ctrd_test
 
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
 // A layer is what must stop an attempt. Each has a line in docs/security.md.
 type layer string
 
@@ -76,7 +84,7 @@ var attempts = []attempt{
 	{"/proc", "pressure", procPaths, "ENOENT|EACCES", `return read("/proc/pressure/cpu")`},
 	{"/proc", "a better oom score", privilege, "EACCES", `write("/proc/self/oom_score_adj", "-1000")`},
 
-	{"tracing", "ptrace the runner", seccompLayer, "EPERM", `call("ptrace", 16, os.getppid(), 0, 0)`},
+	{"tracing", "ptrace the runner", seccompLayer, "EPERM", `call("ptrace", 0x4206, os.getppid(), 0, 0)`},
 	{"tracing", "be traced", seccompLayer, "EPERM", `call("ptrace", 0, 0, 0, 0)`},
 	{"tracing", "process_vm_readv", seccompLayer, "EPERM", `call("process_vm_readv", 1, 0, 0, 0, 0, 0)`},
 	{"tracing", "process_vm_writev", seccompLayer, "EPERM", `call("process_vm_writev", 1, 0, 0, 0, 0, 0)`},
@@ -163,7 +171,7 @@ return "same ids, no capability, the filter stays" if got == 0 else "status %d" 
 	{"limits", "fork bomb", cgroupLayer, "EAGAIN", `
 children = []
 try:
-    for i in range(1000):
+    for i in range(300):
         children.append(os.fork())
         if children[-1] == 0:
             while True: signal.pause()
@@ -172,7 +180,7 @@ finally:
     for pid in children: os.waitpid(pid, 0)`},
 	{"limits", "threads", cgroupLayer, "RuntimeError: can't start new thread", `
 import threading
-for i in range(1000): threading.Thread(target=time.sleep, args=(20,), daemon=True).start()`},
+for i in range(300): threading.Thread(target=time.sleep, args=(20,), daemon=True).start()`},
 	{"limits", "fill /tmp", boundedTmpfs, "ENOSPC", `
 with open("/tmp/big", "wb") as f:
     for i in range(100): f.write(bytes(1 << 20))`},
@@ -215,4 +223,68 @@ return found or "none"`},
 	{"data of another run", "inherited descriptors", namespaces, "pipes alone", `
 kinds = {os.readlink("/proc/self/fd/" + n).split(":")[0] for n in os.listdir("/proc/self/fd") if os.path.lexists("/proc/self/fd/" + n)}
 return "pipes alone" if kinds - {"pipe", "/dev/null", "/dev/urandom", "/proc/%d/fd" % os.getpid(), "anon_inode"} == set() else sorted(kinds)`},
+}
+
+var updateDocs = flag.Bool("update-docs", false, "rewrite the table of attempts in docs/security.md")
+
+// document is what the suite's table is published in, between the two marks.
+const (
+	document   = "../../docs/security.md"
+	tableBegin = "<!-- attempts: made by go test ./runtime/ctrd -run TestDocumentHasTheAttempts -update-docs -->\n"
+	tableEnd   = "<!-- end of attempts -->\n"
+)
+
+// table has one line for the attempts that one layer stops in one part of the system with one result.
+func table() string {
+	type row struct {
+		what    string
+		stopped layer
+		result  string
+	}
+	var order []row
+	names := map[row][]string{}
+	for _, a := range attempts {
+		r := row{a.what, a.layer, strings.ReplaceAll(a.want, "|", " or ")}
+		if names[r] == nil {
+			order = append(order, r)
+		}
+		names[r] = append(names[r], a.name)
+	}
+	var b strings.Builder
+	b.WriteString("| attacked | attempts | stopped by | result |\n|---|---|---|---|\n")
+	for _, r := range order {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.what, strings.Join(names[r], "; "), r.stopped, r.result)
+	}
+	return b.String()
+}
+
+func TestDocumentHasTheAttempts(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), tableBegin)
+	got, after, closed := strings.Cut(rest, tableEnd)
+	if !found || !closed {
+		t.Fatalf("%s has no place for the table", document)
+	}
+	if *updateDocs {
+		if err := os.WriteFile(document, []byte(before+tableBegin+table()+tableEnd+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if got != table() {
+		t.Errorf("the table of attempts in %s is not the suite's; -update-docs rewrites it", document)
+	}
+}
+
+func TestAttemptsHaveNamesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, a := range attempts {
+		if seen[a.name] || a.want == "" || strings.Contains("|"+a.want+"|", "|succeeded|") {
+			t.Errorf("%s is there twice, or wants nothing", a.name)
+		}
+		seen[a.name] = true
+	}
 }

@@ -25,7 +25,12 @@ var shared struct {
 	made string // to be removed in the end
 }
 
-func TestMain(m *testing.M) { ctrdtest.Main(m, cleanup) }
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == weakenArg {
+		weaken(os.Args[2:])
+	}
+	ctrdtest.Main(m, cleanup)
+}
 
 func cleanup() error {
 	if shared.made == "" {

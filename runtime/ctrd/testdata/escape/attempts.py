@@ -1,5 +1,5 @@
-# Tries to get out. ATTEMPTS are (name, source of a function's body); each runs in a process of its own. Prints what each
-# gave as JSON: the name of an errno, a text that it returned, "succeeded", or the signal that ended it.
+# Tries to get out. ATTEMPTS are (name, source of a function's body); each runs in a process of its own. Prints as JSON
+# what each gave: the name of an errno, a text that it returned, "succeeded", or the signal that ended it.
 import ctypes, errno, fcntl, glob, json, mmap, os, resource, signal, socket, struct, sys, time
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -68,6 +68,8 @@ def attempt(source):
     pid = os.fork()
     if pid == 0:
         signal.alarm(20)
+        quiet = os.open("/dev/null", os.O_WRONLY)
+        os.dup2(quiet, 1), os.dup2(quiet, 2)
         os.write(w, answer_of(source).encode()[:4096])
         os._exit(0)
     os.close(w)
