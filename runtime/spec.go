@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"path"
+	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
@@ -66,10 +67,13 @@ func NewSpec(c SpecConfig) *specs.Spec {
 			Resources:     resources(c.Limits, c.Host),
 			Seccomp:       seccompProfile(),
 			MaskedPaths:   maskedPaths,
-			ReadonlyPaths: []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"},
+			ReadonlyPaths: readOnlyPaths,
 		},
 	}
 }
+
+// readOnlyPaths change the kernel's settings or its devices.
+var readOnlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 
 // maskedPaths tell of the host or its hardware. The OCI defaults, and what else no Python needs. Those that a kernel
 // does not have are skipped by the runtime.
@@ -81,6 +85,14 @@ var maskedPaths = []string{
 	"/proc/mdstat", "/proc/misc", "/proc/modules", "/proc/mtrr", "/proc/pagetypeinfo", "/proc/partitions", "/proc/pressure",
 	"/proc/sched_debug", "/proc/schedstat", "/proc/scsi", "/proc/slabinfo", "/proc/softirqs", "/proc/swaps",
 	"/proc/timer_list", "/proc/timer_stats", "/proc/tty", "/proc/vmallocinfo", "/proc/zoneinfo",
+}
+
+// Paths are those of /proc that a sandbox may only read, and that show nothing, where the kernel has them.
+type Paths struct{ ReadOnly, Masked []string }
+
+// HiddenPaths are every sandbox's.
+func HiddenPaths() Paths {
+	return Paths{ReadOnly: slices.Clone(readOnlyPaths), Masked: slices.Clone(maskedPaths)}
 }
 
 // mounts are the file systems besides the root. There is no /sys, and nothing of the host.

@@ -26,7 +26,7 @@ type doctorReport struct {
 // newDoctorCommand checks this machine. The last checks, which need the private daemon, are made only when nothing before
 // them failed: daemon, image, and a real sandbox booted, frozen, thawed and run.
 func newDoctorCommand(a *app) *cobra.Command {
-	var asJSON bool
+	var asJSON, sandbox bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether sandboxes can run here, and say what is missing",
@@ -34,6 +34,9 @@ func newDoctorCommand(a *app) *cobra.Command {
 			"The exit status is 0 when sandboxes can run. As root it checks the service account " + host.Account + ". It changes nothing.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if sandbox {
+				return a.inspect(cmd.Context(), cmd.OutOrStdout(), asJSON)
+			}
 			report, err := a.diagnose(cmd.Context())
 			if err != nil {
 				return err
@@ -50,6 +53,7 @@ func newDoctorCommand(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.Flags().BoolVar(&sandbox, "sandbox", false, "boot a sandbox and print how the kernel really confines it, in place of the checks")
 	return cmd
 }
 

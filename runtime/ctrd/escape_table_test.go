@@ -1,6 +1,7 @@
 package ctrd_test
 
 import (
+	_ "embed"
 	"flag"
 	"fmt"
 	"os"
@@ -275,6 +276,22 @@ func TestDocumentHasTheAttempts(t *testing.T) {
 		}
 	} else if got != table() {
 		t.Errorf("the table of attempts in %s is not the suite's; -update-docs rewrites it", document)
+	}
+}
+
+// sandboxGolden is what `thawpool doctor --sandbox` prints of a sandbox with the default limits.
+//
+//go:embed testdata/sandbox.golden
+var sandboxGolden string
+
+func TestDocumentHasTheConfiguration(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "```text\n"+sandboxGolden+"```\n") {
+		t.Errorf("%s does not have what doctor --sandbox prints, which is testdata/sandbox.golden", document)
 	}
 }
 

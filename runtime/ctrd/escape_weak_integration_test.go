@@ -95,6 +95,9 @@ func TestSuiteSeesWeakness(t *testing.T) {
 					c.Limits.PIDs, c.Limits.Memory = 4000, 4<<30 // without any, the runtime refuses the sandbox by itself
 				}
 			})
+			if text := inspected(t, rt); text == sandboxGolden {
+				t.Errorf("doctor --sandbox does not tell this sandbox from a whole one:\n%s", text)
+			}
 			victim := ctrdtest.Boot(t, rt, "victim")
 			layOut(t, victim)
 			host := hostOf(t, e, victim, startDecoy(t))

@@ -248,6 +248,19 @@ func (g Group) SetCPUWeight(weight int) error {
 	return writeFile(filepath.Join(g.dir("cpu"), "cpu.shares"), strconv.Itoa(max(2, weight*1024/100)))
 }
 
+// CPUWeight is the share that SetCPUWeight sets.
+func (g Group) CPUWeight() (int, error) {
+	if err := g.check(false); err != nil {
+		return 0, err
+	}
+	if g.version == V2 {
+		weight, err := readInt(filepath.Join(g.dir("cpu"), "cpu.weight"))
+		return int(weight), err
+	}
+	shares, err := readInt(filepath.Join(g.dir("cpu"), "cpu.shares"))
+	return int(shares * 100 / 1024), err
+}
+
 // MemoryLimit is the group's own memory limit in bytes, or Unlimited.
 func (g Group) MemoryLimit() (int64, error) {
 	if err := g.check(false); err != nil {
