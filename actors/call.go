@@ -25,6 +25,7 @@ type call struct {
 	claimed  atomic.Bool // somebody has taken on the closing of bridge
 	closed   atomic.Bool // bridge was closed
 	spawned  atomic.Bool // it has had a session
+	heart    heart       // of its session
 }
 
 // finish answers the call and logs that it has ended, unless it was answered before.

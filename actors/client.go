@@ -75,6 +75,12 @@ type link struct {
 // Receive implements actor.Actor.
 func (a *clientActor) Receive(c actor.Context) {
 	defer keepStack()
+	if a.replaced() {
+		if m, ok := c.Message().(acquireConn); ok {
+			m.reply <- grantedConn{err: fmt.Errorf("server %q: its connections are being restarted; try again", a.srv.def.Name)}
+		}
+		return
+	}
 	if m, ok := c.Message().(interface{ incarnation() uint64 }); ok && m.incarnation() != a.gen {
 		if d, ok := m.(dialedConn); ok && d.conn != nil {
 			a.close([]*upstream.Conn{d.conn})
@@ -100,6 +106,8 @@ func (a *clientActor) Receive(c actor.Context) {
 		a.onRefreshed()
 	case restartClient:
 		a.onRestart()
+	case pulse:
+		a.srv.heart.beat()
 	case stopClient:
 		a.onStop()
 	case clientStopped:
@@ -112,11 +120,15 @@ func (a *clientActor) Receive(c actor.Context) {
 	a.publish()
 }
 
+// replaced tells that this incarnation hung, and that another one has taken over.
+func (a *clientActor) replaced() bool { return a.gen != 0 && a.gen != a.srv.current() }
+
 // own marks what this incarnation sends itself.
 func (a *clientActor) own() ofIncarnation { return ofIncarnation{gen: a.gen} }
 
 func (a *clientActor) start(c actor.Context) {
 	a.self, a.gen = c.Self(), a.srv.incarnation()
+	a.srv.heart.alive()
 	a.life, a.end = context.WithCancel(context.Background())
 	a.held = map[uint64]*link{}
 	a.close(a.srv.all(false)) // what an incarnation before this one has left, killed already

@@ -19,6 +19,7 @@ const (
 	ClientRunning  ClientState = "running"
 	ClientFailed   ClientState = "failed" // the last try failed; calls fail until RetryAt
 	ClientStopping ClientState = "stopping"
+	ClientHanging  ClientState = "hanging" // by a bug, and about to be replaced
 )
 
 // ClientStatus is one server's connections as operators see them.

@@ -19,6 +19,8 @@ type serverState struct {
 	listed func(config.Server, catalog.Listing) // takes a list of tools in
 	ended  chan struct{}                        // closed when the Client has stopped for good
 
+	heart heart
+
 	mu     sync.Mutex // guards what follows
 	gen    uint64     // of the actor's incarnation
 	conns  map[*upstream.Conn]struct{}
@@ -40,6 +42,13 @@ func (s *serverState) incarnation() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gen++
+	return s.gen
+}
+
+// current is the number of the last one.
+func (s *serverState) current() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.gen
 }
 
@@ -135,6 +144,9 @@ func (s *serverState) snapshot() ClientStatus {
 	}
 	st.Stderr = s.stderr
 	s.mu.Unlock()
+	if s.heart.silent() {
+		st.State = ClientHanging
+	}
 	for _, c := range s.all(false) {
 		if pid := c.PID(); pid != 0 {
 			st.PIDs = append(st.PIDs, pid)

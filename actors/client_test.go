@@ -230,7 +230,7 @@ func TestHubFailedClientActorRecovers(t *testing.T) {
 	pid := b.statusOf("up").PIDs[0]
 	b.mu.Lock()
 	for _, ref := range b.clients {
-		b.out.root.Send(ref.pid, acquireConn{ticket: 1 << 60, reply: nilReply()})
+		ref.tell(b.out, acquireConn{ticket: 1 << 60, reply: nilReply()})
 	}
 	b.mu.Unlock()
 	eventually(t, "the actor's connections are ended", func() bool { return procStat(pid) == "" })

@@ -36,6 +36,7 @@ func (s *System) Close(ctx context.Context) error {
 
 func (s *System) close(ctx context.Context) error {
 	s.stopping.Store(true)
+	close(s.quit)
 	s.ledger.close()
 	s.endCalls(ctx)
 	errs := make([]error, len(s.profiles))

@@ -37,7 +37,6 @@ type conversation struct {
 	outside
 	call    *call
 	profile *profile
-	pool    address
 	leased
 	calls exchange
 
@@ -61,8 +60,8 @@ type exit struct {
 	reason       string
 }
 
-func newConversation(t terms, out outside, c *call, p *profile, to address, l leased) *conversation {
-	v := &conversation{terms: t, outside: out, call: c, profile: p, pool: to, leased: l, ask: time.Now()}
+func newConversation(t terms, out outside, c *call, p *profile, l leased) *conversation {
+	v := &conversation{terms: t, outside: out, call: c, profile: p, leased: l, ask: time.Now()}
 	v.out[0].max, v.out[1].max = t.outputMax, t.outputMax
 	return v
 }
@@ -77,7 +76,7 @@ func (v *conversation) run(ctx context.Context) any {
 	if err != nil {
 		defer v.call.closeBridge()
 		v.call.finish(v.result(verdict{stop: stopOf(err)}, runtime.Usage{}))
-		v.root.Send(v.pool, release{slot: v.slot, running: true})
+		v.profile.letGo(v.outside, release{slot: v.slot, running: true})
 		return settled{}
 	}
 	d := v.converse(ctx)
@@ -232,14 +231,14 @@ func (v *conversation) answer(d verdict) {
 	}
 	running := d.stop != nil || d.violates != nil
 	if running {
-		v.root.Send(v.pool, release{slot: v.slot, running: true})
+		v.profile.letGo(v.outside, release{slot: v.slot, running: true})
 		if d.stop == nil || d.stop.status != StatusCancelled { // nobody reads that one; its slot is wanted
 			v.gone()
 		}
 	}
 	v.call.finish(v.result(d, after))
 	if !running {
-		v.root.Send(v.pool, release{slot: v.slot})
+		v.profile.letGo(v.outside, release{slot: v.slot})
 	}
 }
 

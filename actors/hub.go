@@ -58,10 +58,14 @@ func keyOf(def config.Server) clientKey { return clientKey{def.Name, def.Hash} }
 // clientRef is a Client with the number of those who use it or wait for it.
 type clientRef struct {
 	srv     *serverState
-	pid     address
+	props   *actor.Props
+	pid     atomic.Pointer[actor.PID]
 	users   int  // guarded by Hub.mu
 	retired bool // its definition is gone; it ends when nobody uses it
 }
+
+// tell sends to the Client's actor, whichever it is now.
+func (r *clientRef) tell(out outside, m any) { out.root.Send(r.pid.Load(), m) }
 
 // readAtOnce bounds the servers that are started at once only to read their tools: with two cores, more of them would
 // only start later.
@@ -92,6 +96,7 @@ func NewHub(cfg HubConfig) (*Hub, error) {
 		return nil, fmt.Errorf("open catalog: %w", err)
 	}
 	h.follow = h.catalog.Follow(h.life, cfg.Sources)
+	h.tasks.Go(h.watchHearts)
 	h.tasks.Go(func() {
 		if n := upstream.Sweep(h.life); n > 0 {
 			h.log.Warn().Int("processes", n).Str(keyEvent, "swept").Msg("killed servers that a dead thawpool had left")
@@ -177,7 +182,7 @@ func (h *Hub) onCatalog(next *catalog.Snapshot) {
 func (h *Hub) settle(key clientKey, ref *clientRef) {
 	if ref.retired && ref.users == 0 && !h.closing { // Close ends them all
 		delete(h.clients, key)
-		h.out.root.Send(ref.pid, stopClient{})
+		ref.tell(h.out, stopClient{})
 		h.tasks.Go(func() { <-ref.srv.ended })
 	}
 }
@@ -226,7 +231,9 @@ func (h *Hub) spawn(def config.Server) *clientRef {
 	props := actor.PropsFromProducer(func() actor.Actor {
 		return &clientActor{srv: srv, out: h.out, terms: terms, log: h.log, obs: h.cfg.Observer}
 	}, actor.WithGuardian(h.guardian))
-	return &clientRef{srv: srv, pid: h.out.root.SpawnPrefix(props, "client-")}
+	ref := &clientRef{srv: srv, props: props}
+	ref.pid.Store(h.out.root.SpawnPrefix(props, "client-"))
+	return ref
 }
 
 // upstreamConfig fills in what a definition says.

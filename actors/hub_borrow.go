@@ -27,11 +27,11 @@ func (h *Hub) borrow(ctx context.Context, def config.Server, index bool) (*connL
 	}
 	ticket := h.tickets.Add(1)
 	release := func() {
-		h.out.root.Send(ref.pid, releaseConn{ticket: ticket})
+		ref.tell(h.out, releaseConn{ticket: ticket})
 		h.unuse(ref)
 	}
 	reply := make(chan grantedConn, 1)
-	h.out.root.Send(ref.pid, acquireConn{ticket: ticket, reply: reply, index: index})
+	ref.tell(h.out, acquireConn{ticket: ticket, reply: reply, index: index})
 	limit := h.startTimeout(def)
 	late := time.NewTimer(limit)
 	defer late.Stop()

@@ -23,7 +23,7 @@ func (h *Hub) Close(ctx context.Context) error {
 	h.end()
 	h.follow()
 	for _, ref := range refs {
-		h.out.root.Send(ref.pid, stopClient{})
+		ref.tell(h.out, stopClient{})
 	}
 	err := h.awaitEnd(ctx, refs)
 	h.guard.Close()

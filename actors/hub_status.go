@@ -45,7 +45,7 @@ func (h *Hub) Restart(server string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if ref := h.clients[keyOf(def)]; ref != nil {
-		h.out.root.Send(ref.pid, restartClient{})
+		ref.tell(h.out, restartClient{})
 	}
 	return nil
 }

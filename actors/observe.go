@@ -34,6 +34,9 @@ type (
 	}
 	// ActorRestarted says that a part failed by a bug and was started anew: the supervisor, or a pool.
 	ActorRestarted struct{ Part string }
+	// ActorHung says that a part did not answer any more: a pool or a client, which were replaced, a session, whose call was
+	// ended, or the supervisor.
+	ActorHung struct{ Part string }
 	// ServerConnected says that a connection to an upstream server was made.
 	ServerConnected struct{ Server string }
 	// ServerFailed says that one could not be made, or was lost.
@@ -44,6 +47,7 @@ func (SandboxBooted) event()    {}
 func (SandboxLost) event()      {}
 func (SandboxDestroyed) event() {}
 func (ActorRestarted) event()   {}
+func (ActorHung) event()        {}
 func (ServerConnected) event()  {}
 func (ServerFailed) event()     {}
 

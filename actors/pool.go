@@ -44,6 +44,9 @@ type poolActor struct {
 // Receive implements actor.Actor.
 func (a *poolActor) Receive(c actor.Context) {
 	defer received(&a.log, c.Message(), time.Now())
+	if a.replaced() {
+		return
+	}
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		a.start(c)
@@ -56,8 +59,7 @@ func (a *poolActor) Receive(c actor.Context) {
 	case handFailed:
 		a.onHandFailed(m)
 	case release:
-		a.profile.reg.release(m.slot, m.running)
-		a.apply(pool.Released{Slot: m.slot})
+		a.apply(pool.Released{Slot: m.slot}) // the registry knows already
 	case bootEnded:
 		a.onBootEnded(m)
 	case died:
@@ -68,6 +70,8 @@ func (a *poolActor) Receive(c actor.Context) {
 		if m.gen == a.gen {
 			a.remove(m.slot)
 		}
+	case pulse:
+		a.profile.heart.beat()
 	case tick:
 		if m.gen == a.gen {
 			a.apply(pool.Tick{})
@@ -83,6 +87,7 @@ func (a *poolActor) Receive(c actor.Context) {
 func (a *poolActor) start(c actor.Context) {
 	a.self = c.Self()
 	a.gen = a.profile.incarnations.Add(1)
+	a.profile.heart.alive()
 	m, destroy := a.profile.reg.memory(a.self)
 	policy, err := pool.Restore(a.profile.cfg, m)
 	if err != nil {
@@ -107,10 +112,18 @@ func (a *poolActor) start(c actor.Context) {
 	a.apply(pool.Tick{})
 }
 
+// replaced tells that this incarnation hung, and that another one has taken over: nothing that it did not do yet is its to do.
+func (a *poolActor) replaced() bool {
+	return a.gen != 0 && a.gen != a.profile.incarnations.Load()
+}
+
 // apply tells the policy an event and does what it decides, and what follows from that.
 func (a *poolActor) apply(ev pool.Event) {
 	for next := []pool.Event{ev}; len(next) > 0; next = next[1:] {
 		for _, act := range a.policy.Handle(time.Now(), next[0]) {
+			if a.replaced() {
+				return
+			}
 			if more := a.do(act); more != nil {
 				next = append(next, more)
 			}
@@ -156,8 +169,15 @@ func (a *poolActor) onLease(m lease) {
 			panic(r)
 		}
 	}()
-	a.profile.reg.enqueue(waiting{key: m.key, request: m.request, since: time.Now(), to: m.to})
-	a.apply(pool.LeaseWanted{Waiter: m.key})
+	if a.gen > 1 {
+		if slot := a.profile.reg.heldBy(m.key); slot != 0 { // it asks again, so it never got it, or it was dead
+			a.apply(a.unhand(slot, runtime.ErrLost))
+			return
+		}
+	}
+	if a.profile.reg.enqueue(waiting{key: m.key, request: m.request, since: time.Now(), to: m.to}) {
+		a.apply(pool.LeaseWanted{Waiter: m.key})
+	}
 }
 
 func (a *poolActor) onForgo(m forgo) {
@@ -180,7 +200,11 @@ func (a *poolActor) hand(h pool.Hand) pool.Event {
 	}
 	w.how = h.How
 	b := a.profile.reg.lease(h.Slot, w)
-	if isClosed(b.sandbox.Done()) {
+	dead := isClosed(b.sandbox.Done())
+	if a.replaced() {
+		return nil
+	}
+	if dead {
 		return a.unhand(h.Slot, runtime.ErrLost)
 	}
 	a.out.root.Send(w.to, leased{slot: h.Slot, sandbox: b.sandbox, before: b.before, how: h.How})

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
 
 	"github.com/thawpool/thawpool/pool"
@@ -24,8 +25,19 @@ type profile struct {
 	log  zerolog.Logger
 	tag  string // begins the ids of its sandboxes
 
+	actor        atomic.Pointer[actor.PID]
+	heart        heart         // of its actor
 	incarnations atomic.Uint64 // of its actor
 	times        times
+}
+
+// tell sends to the pool's actor, whichever it is now.
+func (p *profile) tell(out outside, m any) { out.root.Send(p.actor.Load(), m) }
+
+// letGo notes that a call is through with its sandbox, and tells the pool. Should the pool hang, the next one knows.
+func (p *profile) letGo(out outside, m release) {
+	p.reg.release(m.slot, m.running)
+	p.tell(out, m)
 }
 
 // id names a sandbox for ever: the tag is random for each System.
@@ -62,6 +74,7 @@ func (t *times) list() []time.Duration {
 // Stats is a System at one moment, by profile.
 type Stats struct {
 	Profiles map[string]ProfileStats
+	Hanging  []string // parts that do not answer, in words
 }
 
 // ProfileStats is one pool: its counts, what it holds, and why boots fail if they do.

@@ -133,11 +133,15 @@ func (r *registry) update(slot pool.Slot, change func(*box)) {
 	}
 }
 
-// enqueue notes a call that asks for a sandbox.
-func (r *registry) enqueue(w waiting) {
+// enqueue notes a call that asks for a sandbox. It is false for one that asks again.
+func (r *registry) enqueue(w waiting) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if slices.ContainsFunc(r.waiters, func(o waiting) bool { return o.key == w.key }) {
+		return false
+	}
 	r.waiters = append(r.waiters, w)
+	return true
 }
 
 // dequeue takes a call out of those that wait.
@@ -208,6 +212,18 @@ func (r *registry) orphan() {
 		}
 	}
 	r.waiters = nil
+}
+
+// disown is orphan for the calls that have no session any more.
+func (r *registry) disown(sessions map[pool.Waiter]address) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.boxes {
+		if b.state == pool.Leased && sessions[b.holder.key] == nil {
+			b.released, b.running = true, true
+		}
+	}
+	r.waiters = slices.DeleteFunc(r.waiters, func(w waiting) bool { return sessions[w.key] == nil })
 }
 
 // all is every box, in no order.

@@ -16,7 +16,6 @@ type sessionActor struct {
 	talk    terms
 	profile *profile
 	call    *call
-	pool    address
 	self    address
 
 	talking   bool // a conversation was begun and, for all we know, goes on
@@ -31,7 +30,7 @@ func (s *sessionActor) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		s.self = c.Self()
-		s.send(lease{key: s.call.key, request: s.call.req.ID, to: s.self})
+		s.ask()
 	case leased:
 		s.onLeased(c, m)
 	case refused:
@@ -40,6 +39,12 @@ func (s *sessionActor) Receive(c actor.Context) {
 		s.onBoxDead(c, m)
 	case cancel:
 		s.onCancel(c, m)
+	case pulse:
+		s.call.heart.beat()
+	case poolReplaced:
+		if !s.talking && !s.call.answered.Load() { // what it asked for may be lost with the old one
+			s.ask()
+		}
 	case settled:
 		s.end(nil)
 		c.Stop(s.self)
@@ -50,17 +55,23 @@ func (s *sessionActor) Receive(c actor.Context) {
 	}
 }
 
-func (s *sessionActor) send(m any) { s.out.root.Send(s.pool, m) }
+func (s *sessionActor) send(m any) { s.profile.tell(s.out, m) }
+
+func (s *sessionActor) ask() { s.send(lease{key: s.call.key, request: s.call.req.ID, to: s.self}) }
 
 // onLeased starts the conversation, unless the call was given up meanwhile.
 func (s *sessionActor) onLeased(c actor.Context, m leased) {
+	if s.talking { // it asked twice, because of a pool that hung
+		s.profile.letGo(s.out, release{slot: m.slot})
+		return
+	}
 	if s.call.answered.Load() {
-		s.send(release{slot: m.slot})
+		s.profile.letGo(s.out, release{slot: m.slot})
 		c.Stop(s.self)
 		return
 	}
 	if !s.call.claim() && s.end == nil { // Run has given up and closes the bridge itself
-		s.send(release{slot: m.slot})
+		s.profile.letGo(s.out, release{slot: m.slot})
 		c.Stop(s.self)
 		return
 	}
@@ -72,7 +83,7 @@ func (s *sessionActor) onLeased(c actor.Context, m leased) {
 	s.talking, s.slot = true, m.slot
 	var ctx context.Context
 	ctx, s.end = context.WithCancelCause(context.Background())
-	v := newConversation(s.talk, s.out, s.call, s.profile, s.pool, m)
+	v := newConversation(s.talk, s.out, s.call, s.profile, m)
 	slot := m.slot
 	s.out.pipe(ctx, s.self, v.run, func(err error) any { return broken{slot: slot, cause: err} })
 }
@@ -103,7 +114,7 @@ func (s *sessionActor) onCancel(c actor.Context, m cancel) {
 	s.cancelled = m.cause
 	if s.talking {
 		s.end(m.cause)
-		s.send(release{slot: s.slot, running: true})
+		s.profile.letGo(s.out, release{slot: s.slot, running: true})
 		return
 	}
 	s.send(forgo{key: s.call.key})
@@ -113,7 +124,7 @@ func (s *sessionActor) onCancel(c actor.Context, m cancel) {
 
 func (s *sessionActor) onBroken(c actor.Context, m broken) {
 	s.end(nil)
-	s.send(release{slot: m.slot, running: true})
+	s.profile.letGo(s.out, release{slot: m.slot, running: true})
 	logBug(s.call.log, m.cause)
 	s.call.finish(ended(m.cause))
 	s.talking = false

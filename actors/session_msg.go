@@ -15,6 +15,8 @@ type (
 		slot  pool.Slot
 		cause error
 	}
+	// poolReplaced: the pool hung; what was sent to it may be lost.
+	poolReplaced struct{ late }
 	// settled: the conversation is over and nothing of it goes on; the call was answered long before.
 	settled struct{ late }
 	// broken: the conversation ended by a bug of ours.

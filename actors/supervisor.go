@@ -41,6 +41,8 @@ func (s *supervisor) Receive(c actor.Context) {
 		if to := s.pools[m.profile]; to != nil {
 			c.Send(to, m.message)
 		}
+	case pulse:
+		s.onPulse(c)
 	case *actor.Terminated:
 		s.onTerminated(c, m)
 	}
@@ -69,6 +71,8 @@ func (s *supervisor) spawnPool(c actor.Context, name string, p *profile) {
 		return &poolActor{profile: p, out: out, log: log}
 	}, actor.WithDispatcher(out.crew)), "pool-")
 	s.pools[name], s.profiles[pid.Id] = pid, name
+	p.actor.Store(pid)
+	p.heart.beat() // what was asked of the one before is not answered any more
 }
 
 // onRunCall starts a call's session. A failure here must not leave the call without an answer.
@@ -85,7 +89,7 @@ func (s *supervisor) onRunCall(c actor.Context, m runCall) {
 	m.call.spawned.Store(true)
 	name := m.call.req.Profile
 	session := &sessionActor{
-		out: s.sys.out, talk: s.sys.terms, profile: s.sys.profiles[name], call: m.call, pool: s.pools[name],
+		out: s.sys.out, talk: s.sys.terms, profile: s.sys.profiles[name], call: m.call,
 	}
 	pid := c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return session },
 		actor.WithDispatcher(s.sys.out.crew)), "session-")

@@ -37,6 +37,8 @@ type System struct {
 	supervisor, watcher address
 	stopping            atomic.Bool
 	dead                chan struct{} // closed when the supervisor has ended
+	heart               heart         // the supervisor's
+	quit                chan struct{} // ends watchHearts
 	closing             atomic.Bool
 	closed              chan struct{}
 	closeErr            error
@@ -51,6 +53,7 @@ func Start(cfg Config) (*System, error) {
 	s := &System{
 		cfg: cfg, terms: terms{outputMax: cfg.OutputMax, maxTimeout: cfg.MaxTimeout}, log: cfg.Log,
 		profiles: map[string]*profile{}, ledger: newLedger(), dead: make(chan struct{}), closed: make(chan struct{}),
+		quit: make(chan struct{}),
 	}
 	salt := make([]byte, 8)
 	_, _ = rand.Read(salt) // crypto/rand never fails: it ends the process instead
@@ -85,6 +88,7 @@ func (s *System) start() {
 	s.watcher = sys.Root.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor {
 		return &watcher{who: s.supervisor, ended: s.onDead}
 	}), "watcher-")
+	s.tasks.Go(s.watchHearts)
 }
 
 // onDead is called when the supervisor has ended: by Close, or because it failed too often. In the second case nobody else
@@ -228,7 +232,7 @@ func (s *System) latest(c *call) time.Duration {
 
 // Stats tells how the pools are. It never waits.
 func (s *System) Stats() Stats {
-	st := Stats{Profiles: map[string]ProfileStats{}}
+	st := Stats{Profiles: map[string]ProfileStats{}, Hanging: s.hanging()}
 	for name, p := range s.profiles {
 		st.Profiles[name] = ProfileStats{Stats: p.reg.snapshot(), BootTimes: p.times.list()}
 	}

@@ -21,13 +21,13 @@ type Metrics struct {
 	Registry *prometheus.Registry
 	defined  []Definition
 
-	calls, leases, innerCalls, innerBytes       *prometheus.CounterVec
-	bootFailures, lost, destroyFailures         *prometheus.CounterVec
-	actorRestarts, serverStarts, serverFailures *prometheus.CounterVec
-	sweepRemoved, selfChecks                    *prometheus.CounterVec
-	sweeps, daemonLosses, daemonConnects        prometheus.Counter
-	auditErrors                                 prometheus.Counter
-	inFlight, ready                             prometheus.Gauge
+	calls, leases, innerCalls, innerBytes                   *prometheus.CounterVec
+	bootFailures, lost, destroyFailures                     *prometheus.CounterVec
+	actorRestarts, actorHangs, serverStarts, serverFailures *prometheus.CounterVec
+	sweepRemoved, selfChecks                                *prometheus.CounterVec
+	sweeps, daemonLosses, daemonConnects                    prometheus.Counter
+	auditErrors                                             prometheus.Counter
+	inFlight, ready                                         prometheus.Gauge
 
 	queueWait, boot, thaw, run, destroy, cpu, memory, innerTime *prometheus.HistogramVec
 }
@@ -61,6 +61,7 @@ func NewMetrics(version string) *Metrics {
 	m.serverStarts = m.counters("upstream_connects_total", "Connections made to upstream servers; those beyond the first are restarts.", "server")
 	m.serverFailures = m.counters("upstream_failures_total", "Connections to upstream servers that could not be made or were lost.", "server")
 	m.actorRestarts = m.counters("part_restarts_total", "Parts of thawpool that failed by a bug and were started anew.", "part")
+	m.actorHangs = m.counters("part_hangs_total", "Parts of thawpool that did not answer any more: pool or client, which were replaced, session, whose call was ended, or supervisor.", "part")
 	m.daemonConnects = m.single("daemon_connects_total", "Connections made to containerd; those beyond the first are restarts.")
 	m.daemonLosses = m.single("daemon_losses_total", "Times that containerd was lost with its sandboxes.")
 	m.sweeps = m.single("sweeps_total", "Sweeps for what dead processes left, made by this process.")

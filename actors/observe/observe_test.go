@@ -138,6 +138,7 @@ func TestCounting(t *testing.T) {
 	r.Observe(actors.SandboxDestroyed{Profile: "default", Err: errors.New("no")})
 	r.Observe(actors.ServerFailed{Server: "wiki"})
 	r.Observe(actors.ActorRestarted{Part: "pool"})
+	r.Observe(actors.ActorHung{Part: "client"})
 	m.DaemonConnected()
 	m.DaemonLost()
 	m.Swept(map[string]int{"containers": 2})

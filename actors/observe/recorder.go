@@ -205,6 +205,8 @@ func (r *Recorder) Observe(e actors.Event) {
 		m.destroy.WithLabelValues(e.Profile).Observe(e.Took.Seconds())
 	case actors.ActorRestarted:
 		m.actorRestarts.WithLabelValues(e.Part).Inc()
+	case actors.ActorHung:
+		m.actorHangs.WithLabelValues(e.Part).Inc()
 	case actors.ServerConnected:
 		m.serverStarts.WithLabelValues(r.enter(e.Server)).Inc()
 	case actors.ServerFailed:

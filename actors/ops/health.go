@@ -52,6 +52,9 @@ type health struct {
 	probed  time.Time
 	ended   int64 // calls that had ended when the last self-check was due
 	probing sync.Mutex
+
+	conditions []*condition
+	news       chan struct{} // somebody should look now
 }
 
 // movement is when a pool's queue moved last.
@@ -61,7 +64,19 @@ type movement struct {
 }
 
 func newHealth(c *Config) *health {
-	return &health{cfg: c, moved: map[string]movement{}, now: Health{Since: c.Started}}
+	h := &health{cfg: c, moved: map[string]movement{}, now: Health{Since: c.Started}, news: make(chan struct{}, 1)}
+	for _, look := range c.Conditions {
+		h.conditions = append(h.conditions, &condition{look: look})
+	}
+	return h
+}
+
+// soon has somebody look soon. Those who bring news must not wait for what is looked at, such as a disk.
+func (h *health) soon() {
+	select {
+	case h.news <- struct{}{}:
+	default:
+	}
 }
 
 // Observe implements actors.Observer: a sandbox that boots proves that the daemon is there.
@@ -75,7 +90,7 @@ func (h *health) Observe(e actors.Event) {
 	h.lost = false
 	h.mu.Unlock()
 	if was {
-		h.check()
+		h.soon()
 	}
 }
 
@@ -84,7 +99,7 @@ func (h *health) daemonLost() {
 	h.mu.Lock()
 	h.lost = true
 	h.mu.Unlock()
-	h.check()
+	h.soon()
 }
 
 // check looks at everything, and tells of a change.
@@ -133,6 +148,9 @@ func (h *health) causes(now time.Time) (causes []string) {
 	}
 	if err == nil {
 		stats := sys.Stats()
+		for _, part := range stats.Hanging {
+			add("%s hangs", part)
+		}
 		for name, p := range stats.Profiles {
 			switch {
 			case p.Draining:
@@ -147,11 +165,18 @@ func (h *health) causes(now time.Time) (causes []string) {
 			}
 		}
 	}
+	if h.cfg.Servers != nil {
+		for _, s := range h.cfg.Servers.Status() {
+			if s.State == actors.ClientHanging {
+				add("the client of server %s hangs", s.Name)
+			}
+		}
+	}
 	if probe != nil {
 		add("the self-check failed: %v", probe)
 	}
-	for _, c := range h.cfg.Conditions {
-		if err := c(); err != nil {
+	for _, c := range h.conditions {
+		if err := c.now(); err != nil {
 			add("%v", err)
 		}
 	}

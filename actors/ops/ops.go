@@ -65,6 +65,8 @@ func (o *Ops) Watch() {
 			select {
 			case now := <-tick.C:
 				o.look(now)
+			case <-o.health.news:
+				o.health.check()
 			case <-o.life.Done():
 				return
 			}

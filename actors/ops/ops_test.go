@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -489,6 +490,34 @@ func TestUnixListen(t *testing.T) {
 	if res.StatusCode != http.StatusNoContent {
 		t.Error(res.StatusCode)
 	}
+}
+
+// A condition that hangs, as looking at a broken disk does, is told and holds nobody up for long; once it answers again, that
+// counts.
+func TestHangingCondition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		freed := make(chan struct{})
+		var looks atomic.Int32
+		h := newHealth(&Config{System: func() (System, error) { return &fixed{}, nil }, Log: zerolog.Nop(),
+			Conditions: []Condition{func() error {
+				looks.Add(1)
+				<-freed
+				return nil
+			}}})
+		for range 5 {
+			if c := h.check().Causes; len(c) != 1 || !strings.Contains(c[0], "has not ended") {
+				t.Errorf("%q", c)
+			}
+		}
+		if n := looks.Load(); n != 1 {
+			t.Errorf("%d look at the same time", n)
+		}
+		close(freed)
+		synctest.Wait()
+		if got := h.check(); !got.Ready {
+			t.Errorf("%+v", got)
+		}
+	})
 }
 
 // The charts' past and the changes of health have an end.

@@ -43,7 +43,8 @@ func (a *app) serve(cmd *cobra.Command) error {
 	if err := a.dropWithServers(a.cfg.Ops.read()...); err != nil {
 		return err
 	}
-	ctx := cmd.Context()
+	defer a.freeLog()()
+	ctx := a.log.WithContext(cmd.Context())
 	outputs, err := front.NewSpool(filepath.Join(a.cfg.StateDir, "outputs"), outputsMost, outputKeep)
 	if err != nil {
 		return err

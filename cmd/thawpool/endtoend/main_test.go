@@ -143,7 +143,9 @@ func serve(t testing.TB, e *ctrdtest.Env, args ...string) *server {
 func start(t testing.TB, cmd *exec.Cmd) *server {
 	t.Helper()
 	s := &server{t: t, cmd: cmd, lines: make(chan string, 4096), log: &lockedBuffer{}, ended: make(chan error, 1)}
-	s.cmd.Stderr = s.log
+	if s.cmd.Stderr == nil {
+		s.cmd.Stderr = s.log
+	}
 	var err error
 	if s.in, err = s.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
