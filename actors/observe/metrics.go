@@ -64,7 +64,7 @@ func NewMetrics(version string) *Metrics {
 	m.actorHangs = m.counters("part_hangs_total", "Parts of thawpool that did not answer any more: pool or client, which were replaced, session, whose call was ended, or supervisor.", "part")
 	m.daemonConnects = m.single("daemon_connects_total", "Connections made to containerd; those beyond the first are restarts.")
 	m.daemonLosses = m.single("daemon_losses_total", "Times that containerd was lost with its sandboxes.")
-	m.sweeps = m.single("sweeps_total", "Sweeps for what dead processes left, made by this process.")
+	m.sweeps = m.single("sweeps_total", "Sweeps for what dead processes left, made by this process in a containerd that no keeper of ours keeps.")
 	m.sweepRemoved = m.counters("sweep_removed_total", "What sweeps of this process found and removed.", "kind")
 	m.selfChecks = m.counters("self_checks_total", "Self-checks by outcome: ok, failed, or skipped because calls ran.", "outcome")
 	m.auditErrors = m.single("audit_errors_total", "Lines of the audit log that could not be written.")

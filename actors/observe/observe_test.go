@@ -139,6 +139,9 @@ func TestCounting(t *testing.T) {
 	r.Observe(actors.ServerFailed{Server: "wiki"})
 	r.Observe(actors.ActorRestarted{Part: "pool"})
 	r.Observe(actors.ActorHung{Part: "client"})
+	m.WatchKeeper(func() (Keeper, bool) {
+		return Keeper{Sweeps: 3, Replaced: 1, Removed: map[string]int{"shims": 2}}, true
+	})
 	m.DaemonConnected()
 	m.DaemonLost()
 	m.Swept(map[string]int{"containers": 2})
@@ -146,7 +149,10 @@ func TestCounting(t *testing.T) {
 	m.SetReady(true)
 	r.Run(t.Context(), actors.Request{ID: "1"})
 	r.Run(t.Context(), actors.Request{ID: "2", Code: "reject"})
-	want := `# HELP thawpool_inner_calls_total Calls that code made through the host, by server and outcome.
+	want := `# HELP thawpool_keeper_removed_total What the keeper's sweeps found and removed.
+# TYPE thawpool_keeper_removed_total counter
+thawpool_keeper_removed_total{kind="shims"} 2
+# HELP thawpool_inner_calls_total Calls that code made through the host, by server and outcome.
 # TYPE thawpool_inner_calls_total counter
 thawpool_inner_calls_total{outcome="error",server="other"} 1
 thawpool_inner_calls_total{outcome="error",server="wiki"} 1
@@ -164,7 +170,7 @@ thawpool_pool_sandboxes{profile="default",state="leased"} 1
 thawpool_pool_sandboxes{profile="default",state="ready"} 3
 `
 	if err := testutil.GatherAndCompare(m.Registry, strings.NewReader(want),
-		"thawpool_inner_calls_total", "thawpool_leases_total", "thawpool_pool_sandboxes"); err != nil {
+		"thawpool_keeper_removed_total", "thawpool_inner_calls_total", "thawpool_leases_total", "thawpool_pool_sandboxes"); err != nil {
 		t.Error(err)
 	}
 	for _, d := range m.Definitions() {

@@ -36,16 +36,16 @@ func (o *Ops) routes(g *gate) http.Handler {
 	o.readRoutes(mux)
 	mux.HandleFunc("GET /api/events", o.events)
 	mux.HandleFunc("GET /api/history", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, o.past.list()) })
-	mux.HandleFunc("GET /api/checks", func(w http.ResponseWriter, r *http.Request) { writeJSON(w, o.checks.list(r.Context(), o.cfg.Checks)) })
 	o.callRoutes(mux)
 	o.actionRoutes(mux, g)
 	pageRoutes(mux)
 	return mux
 }
 
-// readRoutes are those that `thawpool status` uses.
+// readRoutes are those that `thawpool status` and `thawpool doctor` use.
 func (o *Ops) readRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /api/state", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, o.state()) })
+	mux.HandleFunc("GET /api/checks", func(w http.ResponseWriter, r *http.Request) { writeJSON(w, o.checks.list(r.Context(), o.cfg.Checks)) })
 }
 
 // callRoutes are the calls that have ended: all of them in short, and one with everything that is kept of it.

@@ -52,68 +52,107 @@ type Found struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Find asks every process that has published itself in dir, and removes what dead ones left. It is sorted by process.
+// Find asks every process that has published itself in dir for its state, and removes what dead ones left. It is sorted by
+// process.
 func Find(ctx context.Context, dir string) ([]Found, error) {
+	return askAll(dir, func(p peer) Found {
+		f := Found{PID: p.pid, State: &State{}}
+		if err := p.ask(ctx, "/api/state", askMax, f.State); err != nil {
+			f.State, f.Error = nil, err.Error()
+		}
+		return f
+	})
+}
+
+// Checked is what one process says of itself: its health, and doctor's checks as it makes them.
+type Checked struct {
+	PID    int     `json:"pid"`
+	Health *Health `json:"health,omitempty"`
+	Checks []Check `json:"checks"`
+	Error  string  `json:"error,omitempty"`
+}
+
+// FindChecks is Find for doctor's checks.
+func FindChecks(ctx context.Context, dir string) ([]Checked, error) {
+	return askAll(dir, func(p peer) Checked {
+		var s State
+		c := Checked{PID: p.pid, Checks: []Check{}}
+		if err := errors.Join(p.ask(ctx, "/api/state", askMax, &s), p.ask(ctx, "/api/checks", checksMax, &c.Checks)); err != nil {
+			c.Error = err.Error()
+			return c
+		}
+		c.Health = &s.Health
+		return c
+	})
+}
+
+// peer is another process of this user.
+type peer struct {
+	pid    int
+	socket string
+}
+
+// askAll asks all that have published themselves in dir, at the same time. The answers are sorted by process.
+func askAll[T any](dir string, one func(peer) T) ([]T, error) {
+	peers, err := peersIn(dir)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]T, len(peers))
+	var work sync.WaitGroup
+	for i, p := range peers {
+		work.Go(func() { all[i] = one(p) })
+	}
+	work.Wait()
+	return all, nil
+}
+
+func peersIn(dir string) (all []peer, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return []Found{}, nil
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	all := []Found{}
-	var mu sync.Mutex
-	var work sync.WaitGroup
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), socketEnd)
-		if !ok {
-			continue
-		}
-		path := filepath.Join(dir, e.Name())
 		owner, err := host.ParseOwner(name)
-		if err != nil {
+		if !ok || err != nil {
 			continue // not one of ours
 		}
-		if !owner.Alive() {
-			if err := removeIfThere(path); err != nil {
-				return nil, err
-			}
-			continue
+		path := filepath.Join(dir, e.Name())
+		if owner.Alive() {
+			all = append(all, peer{pid: owner.PID, socket: path})
+		} else if err := removeIfThere(path); err != nil {
+			return nil, err
 		}
-		work.Go(func() {
-			f := ask(ctx, path)
-			f.PID = owner.PID
-			mu.Lock()
-			defer mu.Unlock()
-			all = append(all, f)
-		})
 	}
-	work.Wait()
-	slices.SortFunc(all, func(a, b Found) int { return a.PID - b.PID })
+	slices.SortFunc(all, func(a, b peer) int { return a.pid - b.pid })
 	return all, nil
 }
 
 // askMax is how long a process may take to answer.
 const askMax = 3 * time.Second
 
-func ask(ctx context.Context, path string) Found {
-	ctx, end := context.WithTimeout(ctx, askMax)
+// ask fills in answer with what the process has at path.
+func (p peer) ask(ctx context.Context, path string, limit time.Duration, answer any) error {
+	ctx, end := context.WithTimeout(ctx, limit)
 	defer end()
-	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return dialUnix(path) },
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return dialUnix(p.socket) },
 		DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://thawpool/api/state", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://thawpool"+path, nil)
 	if err != nil {
-		return Found{Error: err.Error()}
+		return err
 	}
 	res, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
-		return Found{Error: "it does not answer: " + err.Error()}
+		return fmt.Errorf("it does not answer: %w", err)
 	}
 	defer res.Body.Close()
-	var s State
-	if err := json.NewDecoder(io.LimitReader(res.Body, stateBytes)).Decode(&s); err != nil {
-		return Found{Error: "it answered something else: " + err.Error()}
+	if err := json.NewDecoder(io.LimitReader(res.Body, stateBytes)).Decode(answer); err != nil {
+		return fmt.Errorf("it answered something else: %w", err)
 	}
-	return Found{State: &s}
+	return nil
 }

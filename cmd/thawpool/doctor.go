@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/thawpool/thawpool/actors/ops"
 	"github.com/thawpool/thawpool/runtime/host"
 	"github.com/thawpool/thawpool/runtime/host/prepare"
 )
@@ -21,6 +23,8 @@ type doctorReport struct {
 	OK     bool         `json:"ok"`   // sandboxes can run
 	User   string       `json:"user"` // the account that was checked
 	Checks []host.Check `json:"checks"`
+	// Running is what the processes that serve now say: they may see the machine otherwise, and know how calls go.
+	Running []ops.Checked `json:"running,omitempty"`
 }
 
 // newDoctorCommand checks this machine. The last checks, which need the private daemon, are made only when nothing before
@@ -31,6 +35,7 @@ func newDoctorCommand(a *app) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check whether sandboxes can run here, and say what is missing",
 		Long: "Check whether sandboxes can run here. Each line is one check; a failure shows its cause and the command that mends it.\n" +
+			"What running thawpool processes of the user find is told too.\n" +
 			"The exit status is 0 when sandboxes can run. As root it checks the service account " + host.Account + ". It changes nothing.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -81,6 +86,12 @@ func (a *app) diagnose(ctx context.Context) (doctorReport, error) {
 		r.Checks = append(r.Checks, a.liveChecks(ctx)...)
 		r.OK = host.FirstFailure(r.Checks) == nil
 	}
+	if itself {
+		var err error
+		if r.Running, err = ops.FindChecks(ctx, filepath.Join(a.cfg.StateDir, statusDir)); err != nil {
+			return r, err
+		}
+	}
 	return r, nil
 }
 
@@ -118,6 +129,36 @@ func userName(uid int) string {
 	return strconv.Itoa(uid)
 }
 
+// writeRunning tells of a running process what is wrong there.
+func writeRunning(b *strings.Builder, p ops.Checked) {
+	if p.Error != "" {
+		fmt.Fprintf(b, "warn  thawpool %d: %s\n", p.PID, printable(p.Error))
+		return
+	}
+	good := 0
+	for _, c := range p.Checks {
+		if c.OK {
+			good++
+		}
+	}
+	word := "ok  "
+	if !p.Health.Ready || good < len(p.Checks) {
+		word = "warn"
+	}
+	fmt.Fprintf(b, "%s  thawpool %d: ", word, p.PID)
+	if p.Health.Ready {
+		b.WriteString("ready")
+	} else {
+		fmt.Fprintf(b, "not ready: %s", printable(strings.Join(p.Health.Causes, "; ")))
+	}
+	fmt.Fprintf(b, "; %d of %d checks good\n", good, len(p.Checks))
+	for _, c := range p.Checks {
+		if !c.OK {
+			fmt.Fprintf(b, "      %s: %s\n", c.Title, printable(c.Detail))
+		}
+	}
+}
+
 // print writes one line a check, and below a failure its cause and mend.
 func (r doctorReport) print(w io.Writer) error {
 	var b strings.Builder
@@ -134,6 +175,9 @@ func (r doctorReport) print(w io.Writer) error {
 		if !c.OK && c.Fix != "" {
 			fmt.Fprintf(&b, "      mend it: %s\n", c.Fix)
 		}
+	}
+	for _, p := range r.Running {
+		writeRunning(&b, p)
 	}
 	if r.OK {
 		b.WriteString("sandboxes can run\n")

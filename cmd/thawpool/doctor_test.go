@@ -1,10 +1,18 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/rs/zerolog"
+
+	"github.com/thawpool/thawpool/actors/ops"
 	"github.com/thawpool/thawpool/runtime/host"
 )
 
@@ -38,5 +46,32 @@ func TestDoctorWithoutTheServiceAccount(t *testing.T) {
 	r := noAccount("/opt/thawpool/bin", host.FirstFailure([]host.Check{{Cause: "unknown user", Fatal: true}}))
 	if r.OK || len(r.Checks) < 5 || r.Checks[0].ID != "account" || !strings.HasSuffix(r.Checks[0].Fix, " setup") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// What a running process finds is told, and nothing of it reaches the terminal as a command.
+func TestDoctorTellsOfRunningProcesses(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "status")
+	o := ops.New(ops.Config{System: func() (ops.System, error) { return nil, errStarting }, Log: zerolog.Nop(),
+		Checks: func(context.Context) []ops.Check {
+			return []ops.Check{{Title: "kernel", OK: true}, {Title: "disk", Detail: "it is \x1b[31mfull"}}
+		}})
+	defer o.Close()
+	if err := o.Publish(dir); err != nil {
+		t.Fatal(err)
+	}
+	found, err := ops.FindChecks(t.Context(), dir)
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	var out bytes.Buffer
+	report := doctorReport{OK: true, User: "me", Running: append(found, ops.Checked{PID: 3, Error: "it does not answer"})}
+	if err := report.print(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("checks for me\nwarn  thawpool %d: not ready: sandboxes cannot be had: they are still being brought up; 1 of 2 checks good\n"+
+		"      disk: it is  [31mfull\nwarn  thawpool 3: it does not answer\nsandboxes can run\n", os.Getpid())
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out.String(), want)
 	}
 }

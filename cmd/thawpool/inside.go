@@ -18,6 +18,7 @@ import (
 	"github.com/thawpool/thawpool/actors/ops"
 	"github.com/thawpool/thawpool/actors/tracing"
 	"github.com/thawpool/thawpool/runtime/ctrd"
+	"github.com/thawpool/thawpool/runtime/daemon"
 	"github.com/thawpool/thawpool/runtime/host"
 )
 
@@ -62,6 +63,9 @@ func (a *app) openInside() (*inside, error) {
 			}
 			return sys.Stats(), true
 		})
+		if a.cfg.ContainerdAddress == "" {
+			in.metrics.WatchKeeper(func() (observe.Keeper, bool) { return keeperOf(a.cfg.StateDir) })
+		}
 		in.recorder = observe.NewRecorder(in, in.metrics, a.cfg.Profile, a.cfg.Ops.PageCode)
 		c.Metrics, c.Recorder = in.metrics, in.recorder
 	}
@@ -82,6 +86,12 @@ func (a *app) openInside() (*inside, error) {
 	}
 	in.ops = ops.New(c)
 	return in, nil
+}
+
+// keeperOf is what the private daemon's keeper has done.
+func keeperOf(stateDir string) (observe.Keeper, bool) {
+	t, err := daemon.ReadTally(stateDir)
+	return observe.Keeper{Sweeps: t.Sweeps, SweepFailures: t.SweepFailures, Replaced: t.Replaced, Removed: t.Removed.Kinds()}, err == nil
 }
 
 // openAudit puts an audit log before the calls.
@@ -185,7 +195,7 @@ func (in *inside) daemonConnected() {
 // swept notes what a sweep removed.
 func (in *inside) swept(f ctrd.Found) {
 	if in != nil && in.metrics != nil {
-		in.metrics.Swept(map[string]int{"containers": f.Containers, "shims": f.Shims, "groups": f.Groups, "fifos": f.FIFOs, "leases": f.Leases})
+		in.metrics.Swept(f.Kinds())
 	}
 }
 

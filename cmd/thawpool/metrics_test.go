@@ -29,6 +29,7 @@ func TestMetricsDocs(t *testing.T) {
 func TestDashboardAndAlerts(t *testing.T) {
 	m := observe.NewMetrics("v")
 	m.WatchPools(func() (actors.Stats, bool) { return actors.Stats{}, false })
+	m.WatchKeeper(func() (observe.Keeper, bool) { return observe.Keeper{}, false })
 	known := map[string]bool{}
 	for _, d := range m.Definitions() {
 		known[d.Name] = true

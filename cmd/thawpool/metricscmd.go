@@ -39,6 +39,7 @@ func newMetricsDocsCommand() *cobra.Command {
 func printMetricsDocs(w io.Writer) error {
 	m := observe.NewMetrics(versionText())
 	m.WatchPools(func() (actors.Stats, bool) { return actors.Stats{}, false })
+	m.WatchKeeper(func() (observe.Keeper, bool) { return observe.Keeper{}, false })
 	var b strings.Builder
 	b.WriteString(metricsHead)
 	for _, d := range m.Definitions() {

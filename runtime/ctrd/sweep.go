@@ -45,6 +45,16 @@ type Found struct {
 // Any tells whether there was anything.
 func (f Found) Any() bool { return f != Found{} }
 
+// Plus is what was found in two sweeps.
+func (f Found) Plus(g Found) Found {
+	return Found{f.Containers + g.Containers, f.Shims + g.Shims, f.Groups + g.Groups, f.FIFOs + g.FIFOs, f.Leases + g.Leases}
+}
+
+// Kinds is how many of each kind were found, by names for metrics.
+func (f Found) Kinds() map[string]int {
+	return map[string]int{"containers": f.Containers, "shims": f.Shims, "groups": f.Groups, "fifos": f.FIFOs, "leases": f.Leases}
+}
+
 // MarshalZerologObject implements zerolog.LogObjectMarshaler.
 func (f Found) MarshalZerologObject(e *zerolog.Event) {
 	e.Int("containers", f.Containers).Int("shims", f.Shims).Int("groups", f.Groups).Int("fifos", f.FIFOs).Int("leases", f.Leases)

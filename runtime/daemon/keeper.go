@@ -60,7 +60,7 @@ func (t *trials) wipe() bool {
 	return t.failed == maxFailures-1 || t.young > 0 && t.young%maxYoung == 0
 }
 
-// keeper is the state of Keep. Everything in it belongs to the one goroutine that runs Keep.
+// keeper is the state of Keep. Everything in it but the tally belongs to the one goroutine that runs Keep.
 type keeper struct {
 	cfg    Config
 	layout layout
@@ -69,6 +69,7 @@ type keeper struct {
 	lock   *flock.Flock // keeper.lock, held for life
 	self   host.Owner
 	place  place
+	tally  tally
 }
 
 // Keep runs the private daemon until ctx ends or nobody has used it for a while: it starts rootlesskit with containerd,
@@ -114,6 +115,7 @@ func newKeeper(c Config, l layout) (*keeper, error) {
 	if err := (record{Keeper: self.String(), Phase: phaseStarting}).write(l); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
+	k.note(func(*Tally) {}) // so that nobody takes an earlier one's for it
 	return k, nil
 }
 
@@ -170,6 +172,7 @@ func (k *keeper) run(ctx context.Context) (err error) {
 		}
 		t.note(served, time.Since(began))
 		k.log.Warn().Err(err).Int("failures", t.failed).Int("ended_young", t.young).Msg("daemon is replaced")
+		k.note(func(t *Tally) { t.Replaced++ })
 		if t.failed >= maxFailures {
 			return err
 		}

@@ -34,6 +34,13 @@ func (k *keeper) sweep(ctx context.Context, b *box, all bool, living map[host.Ow
 			return !all && (living[o] || o.Alive())
 		},
 	})
+	k.note(func(t *Tally) {
+		t.Sweeps++
+		t.Removed = t.Removed.Plus(found)
+		if err != nil {
+			t.SweepFailures++
+		}
+	})
 	if found.Any() {
 		k.log.Info().Object("found", found).Msg("removed what was left")
 	}

@@ -26,7 +26,7 @@ func TestUnreadLog(t *testing.T) {
 	cmd.Stderr = w
 	s := start(t, cmd).open()
 	_ = w.Close()
-	for i := range 20 { // each writes some 2 KB
+	for i := range 8 { // each writes some 2 KB
 		if res := s.do(i+1, "print(1)"); res.Status != actors.StatusSuccess {
 			t.Fatalf("%+v", res)
 		}

@@ -83,6 +83,16 @@ func TestLossOfContainerdIsTold(t *testing.T) {
 	if _, text := fetch(t, own+"/metrics", ""); !strings.Contains(text, "\nthawpool_ready 1\n") || !strings.Contains(text, "\nthawpool_daemon_connects_total 2\n") {
 		t.Error("the metrics do not tell the recovery")
 	}
+	ctrdtest.Await(t, "the keeper's replacement and its sweep are counted", func() error {
+		_, text := fetch(t, own+"/metrics", "")
+		for _, want := range []string{"thawpool_keeper_daemon_replacements_total ", "thawpool_keeper_sweeps_total ", `thawpool_keeper_removed_total{kind="containers"} `} {
+			_, after, found := strings.Cut(text, "\n"+want)
+			if !found || strings.HasPrefix(after, "0\n") {
+				return fmt.Errorf("%s is missing or 0", want)
+			}
+		}
+		return nil
+	})
 	s.close()
 	e.RequireNone(t, base)
 }
