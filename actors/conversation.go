@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -69,7 +70,8 @@ func newConversation(t terms, out outside, c *call, p *profile, l leased) *conve
 // run has the conversation and answers the call. Its result is for the session: boxDead when the sandbox was dead before
 // it had seen anything of the run, else settled. ctx ends when the call is to end; its cause says how that is answered.
 func (v *conversation) run(ctx context.Context) any {
-	dead, err := v.start(ctx)
+	stream := v.sandbox.Stream()
+	run, dead, err := v.start(ctx, stream)
 	if err != nil && dead {
 		return boxDead{slot: v.slot, cause: err}
 	}
@@ -79,7 +81,7 @@ func (v *conversation) run(ctx context.Context) any {
 		v.profile.letGo(v.outside, release{slot: v.slot, running: true})
 		return settled{}
 	}
-	d := v.converse(ctx)
+	d := v.converse(ctx, stream, run)
 	if d.unseen {
 		return boxDead{slot: v.slot, cause: errUnseen}
 	}
@@ -90,16 +92,14 @@ func (v *conversation) run(ctx context.Context) any {
 // errUnseen is why a sandbox that was thawed is no use: another one may do.
 var errUnseen = errors.New("it was thawed and has not read its run")
 
-// converse sends the run and answers the call, unless the sandbox has not seen the run: then nothing of it has happened.
-func (v *conversation) converse(ctx context.Context) verdict {
+// converse sends what is left of the run and answers the call, unless the sandbox has not seen the run: then nothing of it has happened.
+func (v *conversation) converse(ctx context.Context, stream io.ReadWriter, run []byte) verdict {
 	inner, quit := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
 	defer helpers.Wait() // they end once the sandbox is destroyed
 	defer quit()
-	stream := v.sandbox.Stream()
 	v.calls.begin(inner, v.call, v.outside, &helpers)
 	end := make(chan verdict, 1)
-	run := v.runFrame()
 	v.outside.run(&helpers, func() { v.calls.write(inner, stream, run) })
 	v.outside.run(&helpers, func() { end <- v.shieldedRead(inner, stream) })
 	d := v.await(ctx, end)
@@ -118,8 +118,20 @@ func (v *conversation) abandon() {
 	_ = v.sandbox.Destroy(ctx) // goes on without us
 }
 
-// start thaws the sandbox. dead tells that another one may do.
-func (v *conversation) start(ctx context.Context) (dead bool, err error) {
+// start thaws the sandbox, with the run frame already there if it is a short one, so that the runner wakes only once. left
+// is the frame that is still to be sent. dead tells that another sandbox may do: nobody has answered what code may
+// have run in this one.
+func (v *conversation) start(ctx context.Context, stream io.Writer) (left []byte, dead bool, err error) {
+	frame, err := guest.EncodeRun(v.runFrame())
+	if err != nil {
+		return nil, false, err
+	}
+	if len(frame) <= runtime.EarlyMax {
+		if _, err := stream.Write(frame); err != nil {
+			return nil, true, fmt.Errorf("write to a frozen sandbox: %w", err)
+		}
+		frame = nil
+	}
 	tctx, done := context.WithTimeout(ctx, thawMax)
 	defer done()
 	err = v.sandbox.Thaw(tctx)
@@ -127,15 +139,15 @@ func (v *conversation) start(ctx context.Context) (dead bool, err error) {
 	v.thaw = v.thawed.Sub(v.ask)
 	switch {
 	case ctx.Err() != nil:
-		return false, context.Cause(ctx)
+		return nil, false, context.Cause(ctx)
 	case err != nil:
-		return true, fmt.Errorf("thaw: %w", err)
+		return nil, true, fmt.Errorf("thaw: %w", err)
 	}
 	if f := v.call.req.Follow; f != nil {
 		f.Thawed(v.sandbox.ID())
 	}
 	v.call.log.Debug().Str(keyEvent, "thaw").Str(keySandbox, v.sandbox.ID()).Float64(keyTookMS, ms(v.thaw)).Send()
-	return false, nil
+	return frame, false, nil
 }
 
 func (v *conversation) runFrame() guest.Run {

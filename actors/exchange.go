@@ -223,15 +223,18 @@ func (x *exchange) written(a answer) {
 	}
 }
 
-// write sends the run frame and then the answers, until the run ends. An error means that nobody reads any more; that the
-// sandbox has gone is the reader's to tell.
-func (x *exchange) write(ctx context.Context, stream io.Writer, run guest.Run) {
-	w := guest.NewWriter(stream)
-	err := w.Run(run)
+// write sends what is left of the run frame and then the answers, until the run ends. An error means that nobody reads any
+// more; that the sandbox has gone is the reader's to tell.
+func (x *exchange) write(ctx context.Context, stream io.Writer, run []byte) {
+	var err error
+	if len(run) > 0 {
+		_, err = stream.Write(run)
+	}
 	close(x.sent)
 	if err != nil {
 		return
 	}
+	w := guest.NewWriter(stream)
 	for {
 		for a, ok := x.pop(); ok; a, ok = x.pop() {
 			if w.Reply(a.id, a.value, a.fault) != nil {

@@ -32,7 +32,8 @@ type Sandbox interface {
 	// Thaw lets the frozen processes run. It fails with ErrLost when the sandbox died while it was frozen.
 	Thaw(ctx context.Context) error
 	// Stream is the frame channel to the runner (package guest), already past its ready frame. Reads end with io.EOF
-	// when the runner has gone. Destroy closes it, which also ends a blocked Read or Write.
+	// when the runner has gone. Destroy closes it, which also ends a blocked Read or Write. The first write does not
+	// wait for the thaw when it is of at most EarlyMax bytes: it lies ready for the runner then.
 	Stream() io.ReadWriter
 	// Withdraw takes back what was written to Stream if nothing of it has been read, and tells whether it did: then
 	// nothing inside has seen any of it, and nothing ever will. It must not meet a Write.
@@ -47,6 +48,9 @@ type Sandbox interface {
 	// error that keeps it.
 	Destroy(ctx context.Context) error
 }
+
+// EarlyMax is how many bytes can be written to a frozen sandbox: PIPE_BUF of Linux, which an empty pipe always takes.
+const EarlyMax = 4096
 
 // BootInfo is what booting a sandbox took and found.
 type BootInfo struct {

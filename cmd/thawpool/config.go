@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"time"
@@ -60,6 +61,7 @@ const (
 // defaultConfig is what holds where nothing is set.
 func defaultConfig() Config {
 	p := pool.Default()
+	p.Refill = goruntime.GOMAXPROCS(0) + 1 // one waits, as each does for a fifth of its boot, while the others compute
 	return Config{
 		Pool:       p,
 		PoolSize:   poolSize{N: p.Size},

@@ -241,6 +241,9 @@ func (b *sandbox) ready(ctx context.Context) error {
 const freezeTries = 5
 
 func (b *sandbox) freeze(ctx context.Context) error {
+	if b.direct() {
+		return errors.Join(b.group.SetFrozen(true), b.alive())
+	}
 	for try := 1; ; try++ {
 		_, err := b.s.tasks.Pause(ctx, &tasks.PauseTaskRequest{ContainerID: b.id})
 		if err == nil {

@@ -43,8 +43,6 @@ type Backend struct {
 	FIFODir string // for sandboxes' FIFOs, closed to other users
 	// Inside is the path that the daemon has for one below FIFODir.
 	Inside func(string) string
-	// ShimSocket is where the socket of a shim is, seen from here, by the id that it was started for.
-	ShimSocket func(id string) string
 	// Where control groups of sandboxes go: HostPath as seen from here, SpecPath as seen by the daemon.
 	Cgroup             host.Version
 	HostPath, SpecPath string

@@ -29,6 +29,7 @@ type sandbox struct {
 	// How far boot came: what has to be taken away. Written by boot, read by destroy after it.
 	recorded, tasked, watched bool
 
+	thawed bool          // or tried to; used by the session that has leased it alone
 	done   chan struct{} // closed once the first process has gone
 	status atomic.Uint32 // its exit status as shells have it; valid after done if not lost
 	lost   atomic.Bool   // the daemon went, and the process with it
@@ -61,9 +62,22 @@ func (b *sandbox) Thaw(ctx context.Context) error {
 	if err := b.alive(); err != nil {
 		return fmt.Errorf("thaw sandbox %s: %w", b.id, err)
 	}
+	if b.direct() {
+		if b.thawed {
+			return fmt.Errorf("thaw sandbox %s: it was thawed before", b.id)
+		}
+		b.thawed = true
+		if err := b.group.SetFrozen(false); err != nil {
+			return fmt.Errorf("thaw sandbox %s: %w: %w", b.id, runtime.ErrLost, err)
+		}
+		return nil
+	}
 	ctx, cancel := b.s.bound(ctx)
 	defer cancel()
-	err := b.ask(ctx, b.resume)
+	err := b.ask(ctx, func(ctx context.Context) error {
+		_, err := b.s.tasks.Resume(ctx, &tasks.ResumeTaskRequest{ContainerID: b.id})
+		return err
+	})
 	if err == nil {
 		return nil
 	}

@@ -29,8 +29,7 @@ type shim struct {
 	err   error
 	// Of containerd's Sandbox API: containers name it as theirs. Written before ready is closed.
 	joined bool
-	line   *line              // nil where there is only the way through containerd
-	end    context.CancelFunc // of the watch and the line
+	end    context.CancelFunc // of the watch
 
 	// joins is held for reading from take until the sandbox's task is made, and for writing when one is deleted: the
 	// stock shim ends with its last task, and must not do so while another is on its way into it.
@@ -129,10 +128,7 @@ func (p *shims) start(ctx context.Context, h *shim) (err error) {
 		end()
 		return err
 	}
-	if h.line, err = dialShim(p.s.backend.ShimSocket(h.id)); err != nil {
-		p.s.cfg.Log.Debug().Err(err).Str("shim", h.id).Msg("no direct line to a shim")
-	}
-	h.joined, h.end = true, func() { end(); h.line.close() }
+	h.joined, h.end = true, end
 	p.s.work.Go(func() {
 		<-exited // also when the watch ends
 		if watch.Err() == nil {

@@ -2,13 +2,9 @@ package daemon
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
-	"path"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -96,13 +92,6 @@ func (d *Daemon) FIFODir() string { return d.layout.path("fifo") }
 
 // Inside is the path that containerd and its shims have for a path below the state directory.
 func (d *Daemon) Inside(path string) string { return d.inside(path) }
-
-// ShimSocket is where the socket of a shim is that containerd started for an id in a namespace, as far as it is known.
-// The name is containerd's (pkg/shim, CreateSocketAddress).
-func (d *Daemon) ShimSocket(namespace, id string) string {
-	sum := sha256.Sum256([]byte(path.Join(d.inside(filepath.Join(d.layout.dir, "run", "containerd.sock")), namespace, id)))
-	return d.layout.path("run", "s", hex.EncodeToString(sum[:]))
-}
 
 // PID is containerd's process.
 func (d *Daemon) PID() int { return d.proc.pid }

@@ -2,10 +2,12 @@ package fake
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"time"
 	"unicode/utf8"
 )
@@ -43,8 +45,9 @@ type Reply struct {
 func (g *Guest) Box() *Sandbox { return g.box }
 
 func (g *Guest) readRun() error {
-	g.in = bufio.NewReader(g.box.toGuest.r)
+	g.in = bufio.NewReader(io.MultiReader(bytes.NewReader(g.box.early), g.box.toGuest.r)) // early changes no more
 	line, err := g.in.ReadBytes('\n')
+	g.box.read.Add(int64(len(line)))
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ type Sandbox struct {
 	read atomic.Int64 // bytes that the guest has read
 
 	mu    sync.Mutex
+	early []byte // written before the thaw
 	usage runtime.Usage
 	gone  bool
 }
@@ -63,7 +64,10 @@ func (s *Sandbox) Thaw(ctx context.Context) error {
 		return fmt.Errorf("thaw %s: %w", s.id, runtime.ErrLost)
 	default:
 	}
-	if s.thaws.Add(1) > 1 {
+	s.mu.Lock()
+	again := s.thaws.Add(1) > 1
+	s.mu.Unlock()
+	if again {
 		return fmt.Errorf("thaw %s: it was thawed before", s.id)
 	}
 	go s.play()
@@ -96,13 +100,26 @@ func (s *Sandbox) Stream() io.ReadWriter {
 	}{s.toHost.r, toGuest{s}}
 }
 
-// toGuest counts what the guest has read.
+// toGuest takes what fits a pipe while nobody reads, and then waits for the reader. It counts what the guest has read.
 type toGuest struct{ s *Sandbox }
 
 func (g toGuest) Write(p []byte) (int, error) {
+	if g.s.keep(p) {
+		return len(p), nil
+	}
 	n, err := g.s.toGuest.w.Write(p)
 	g.s.read.Add(int64(n))
 	return n, err
+}
+
+func (s *Sandbox) keep(p []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Thawed() || len(s.early)+len(p) > runtime.EarlyMax {
+		return false
+	}
+	s.early = append(s.early, p...)
+	return true
 }
 
 // Withdraw implements runtime.Sandbox. A write that has ended was read, or met the guest's end.

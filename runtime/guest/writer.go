@@ -17,24 +17,34 @@ type Writer struct {
 // NewWriter returns a Writer to dst, which it never closes.
 func NewWriter(dst io.Writer) *Writer { return &Writer{dst: dst} }
 
-// Run writes the run frame. Its size is the caller's to bound: the runner takes one of any length.
-func (w *Writer) Run(run Run) error {
+// EncodeRun is the run frame. Its size is the caller's to bound: the runner takes one of any length.
+func EncodeRun(run Run) ([]byte, error) {
 	if run.Servers == nil {
 		run.Servers = []Server{}
 	}
 	if run.Saved == nil {
 		run.Saved = []string{}
 	}
-	w.buf.Reset()
-	encoder := json.NewEncoder(&w.buf)
+	var buf bytes.Buffer
+	encoder := json.NewEncoder(&buf)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(struct {
 		T string `json:"t"`
 		Run
 	}{"run", run}); err != nil {
-		return fmt.Errorf("encode run frame: %w", err)
+		return nil, fmt.Errorf("encode run frame: %w", err)
 	}
-	return w.flush()
+	return buf.Bytes(), nil
+}
+
+// Run writes the run frame.
+func (w *Writer) Run(run Run) error {
+	frame, err := EncodeRun(run)
+	if err != nil {
+		return err
+	}
+	_, err = w.dst.Write(frame)
+	return err
 }
 
 // Reply answers call id with value, or with fault where that is not nil. An answer that is too large for a frame, or no

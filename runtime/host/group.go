@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -161,7 +162,7 @@ func (g Group) Kill(ctx context.Context) error {
 // killBySignal signals until nothing is left. A frozen v1 process dies only after its thaw, so each round thaws too.
 // No process may be born meanwhile: pids.max 0 makes every fork fail, which ends a fork bomb in one round.
 func (g Group) killBySignal(ctx context.Context) error {
-	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		pids, err := g.Procs()
 		if err != nil || len(pids) == 0 {
 			return err
@@ -173,8 +174,23 @@ func (g Group) killBySignal(ctx context.Context) error {
 			}
 		}
 		g.thawAll()
-		if err := pause(ctx, wait); err != nil {
+		if err := g.emptied(ctx, wait); err != nil {
 			return fmt.Errorf("%d processes are still alive: %w", len(pids), err)
+		}
+	}
+}
+
+// emptied waits for killed processes to go, at most for as long as wait. It looks at one hierarchy only: a look at all of
+// them costs as much as all else that a kill does.
+func (g Group) emptied(ctx context.Context, wait time.Duration) error {
+	file := filepath.Join(g.dir("freezer"), "cgroup.procs")
+	for since, step := time.Now(), 500*time.Microsecond; ; step = min(2*step, 4*time.Millisecond) {
+		if err := pause(ctx, step); err != nil {
+			return err
+		}
+		left, err := os.ReadFile(file)
+		if len(left) == 0 || err != nil || time.Since(since) > wait {
+			return nil // the next full look tells
 		}
 	}
 }

@@ -71,9 +71,8 @@ func backend(ctx context.Context, d *daemon.Daemon, c Config) (_ *ctrd.Backend, 
 	b := &ctrd.Backend{
 		Address: d.Address(), PID: d.PID(),
 		FIFODir: d.FIFODir(), Inside: d.Inside,
-		ShimSocket: func(id string) string { return d.ShimSocket(ctrd.Namespace, id) },
-		Image:      img,
-		Lost:       d.Lost(), Close: d.Close,
+		Image: img,
+		Lost:  d.Lost(), Close: d.Close,
 	}
 	b.Cgroup, b.HostPath, b.SpecPath = d.CgroupBase()
 	if c.Address != "" { // no keeper clears up here

@@ -196,9 +196,6 @@ func (s *service) follow(t *task, p *process) {
 	id := p.id
 	if p == t.init {
 		id = t.id
-		t.mu.Lock()
-		t.paused = false
-		t.mu.Unlock()
 	}
 	close(p.done)
 	s.events.send(&events.TaskExit{

@@ -23,9 +23,8 @@ type task struct {
 	init       *process
 	mounted    bool // the rootfs is mounted and has to be unmounted
 
-	mu     sync.Mutex // guards what follows
-	execs  map[string]*process
-	paused bool
+	mu    sync.Mutex // guards execs
+	execs map[string]*process
 
 	running sync.WaitGroup // execs whose exit is not published yet
 }
@@ -134,32 +133,24 @@ func (t *task) dropExec(id string) {
 	delete(t.execs, id)
 }
 
+// isPaused asks the kernel: whoever owns the cgroup may freeze and thaw it without the shim.
 func (t *task) isPaused() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.paused
+	st, err := t.c.Status()
+	return err == nil && st == libcontainer.Paused
 }
 
 // freeze pauses or resumes the whole container.
 func (t *task) freeze(pause bool) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	st := t.init.status()
 	switch {
 	case !st.started || st.exited:
 		return fmt.Errorf("task %s is not running: %w", t.id, errdefs.ErrFailedPrecondition)
-	case t.paused == pause:
+	case t.isPaused() == pause:
 		return fmt.Errorf("task %s is in that state already: %w", t.id, errdefs.ErrFailedPrecondition)
+	case pause:
+		return t.c.Pause()
 	}
-	do := t.c.Resume
-	if pause {
-		do = t.c.Pause
-	}
-	if err := do(); err != nil {
-		return err
-	}
-	t.paused = pause
-	return nil
+	return t.c.Resume()
 }
 
 // kill signals the init, or every process of the container. A killed container is no longer paused: libcontainer thaws
@@ -183,11 +174,6 @@ func (t *task) kill(sig unix.Signal, all bool) error {
 			return errProcessGone
 		}
 		return err
-	}
-	if sig == unix.SIGKILL {
-		t.mu.Lock()
-		t.paused = false
-		t.mu.Unlock()
 	}
 	return nil
 }
