@@ -54,6 +54,7 @@ func TestBenchProgram(t *testing.T) {
 func TestBenchSimulate(t *testing.T) {
 	t.Parallel()
 	a := newApp()
+	a.cfg.Pool.Refill = 2 // the default depends on the machine
 	o, err := parsedBench(t)
 	if err != nil {
 		t.Fatal(err)
