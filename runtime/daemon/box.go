@@ -33,13 +33,16 @@ const (
 )
 
 // entry is what rootlesskit runs inside its namespaces: it puts the state directory at its neutral path and becomes
-// containerd. /run is a copy, whose link to the system's containerd must go.
+// containerd. /run is a copy, whose link to the system's containerd must go. What containerd and its shims write for each
+// task they sync to disk, for nothing: it lives in memory, as on a system where that is /run.
 const entry = `set -e
 mkdir -p ` + Inside + `
 mount --bind "$1" ` + Inside + `
 rm -f /run/containerd
 cd ` + Inside + `
 rm -rf state tmp run/s
+mkdir state
+mount -t tmpfs -o mode=0711,nosuid,nodev thawpool state
 if [ "$3" = wipe ]; then rm -rf root; fi
 exec "$2" --config ` + Inside + `/containerd.toml`
 

@@ -19,6 +19,7 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 
 	"github.com/thawpool/thawpool/runtime/ctrd"
+	"github.com/thawpool/thawpool/runtime/daemon"
 	"github.com/thawpool/thawpool/runtime/host"
 )
 
@@ -91,7 +92,6 @@ func (e *Env) Count() (Leaks, error) {
 	l := Leaks{}
 	for kind, dir := range map[string]string{
 		FIFOs: "fifo", Sockets: "run/s", Users: "users",
-		Bundles: "state/io.containerd.runtime.v2.task/" + ctrd.Namespace,
 	} {
 		names, err := list(filepath.Join(e.StateDir, dir))
 		if err != nil {
@@ -113,6 +113,12 @@ func (e *Env) Count() (Leaks, error) {
 	if err := mounts(l, containerd); err != nil {
 		return nil, err
 	}
+	state := fmt.Sprintf("/proc/%d/root%s/state", containerd, daemon.Inside) // a tmpfs of the daemon's own
+	bundles, err := list(filepath.Join(state, "io.containerd.runtime.v2.task", ctrd.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	l.add(Bundles, bundles...)
 	return l, e.records(l)
 }
 
