@@ -82,6 +82,12 @@ test: build suite test-packages ## every test there is, against real rootless co
 unit: ## only the tests that need no containerd
 	$(GO) test -race ./...
 
+FUZZTIME ?= 10m
+fuzz: ## every fuzz target for FUZZTIME, one after the other; what they find stays in testdata/fuzz and is run by make test
+	@grep -roE '^func Fuzz[A-Za-z]+' --include='*_test.go' actors cmd pool runtime | sed -E 's|/[^/]*:func | |' | \
+	while read -r pkg name; do echo "$$pkg $$name"; \
+	  $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 200x "./$$pkg" || exit 1; done
+
 lint: ## golangci-lint, pinned
 	$(GO) run $(LINT) run --build-tags integration ./...
 

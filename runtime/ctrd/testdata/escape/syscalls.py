@@ -49,8 +49,10 @@ def class_of(number):
     if found != "ENOSYS":
         return found
     # ENOSYS is of the filter or the kernel, or the call was let through. Some have it for wrong arguments.
-    tried = {really(lambda: call(number, *[argument] * 6), patience=1) for argument in (-1, 0)}
-    return "ENOSYS" if tried == {"ENOSYS"} else "allowed"
+    for argument in (-1, 0):
+        if really(lambda: call(number, *[argument] * 6), patience=1) != "ENOSYS":
+            return "allowed"
+    return "ENOSYS"
 
 stack_filter()
 answer = {"calls": {n: class_of(n) for n in range(LAST + 1)}, "tried": {}, "arguments": {}, "foreign": {}}
