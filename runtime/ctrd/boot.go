@@ -65,9 +65,13 @@ func (s *session) boot(ctx context.Context, id string) (_ *sandbox, err error) {
 	return b, nil
 }
 
-// attempt does a step of a boot. Processes of the sandbox that somebody has stopped would keep it waiting.
+// attempt does a step of a boot. Processes of the sandbox that somebody has stopped would keep it waiting; those of other
+// runtimes may be stopped as a rule, as gVisor's are that it runs by ptrace.
 func (b *sandbox) attempt(ctx context.Context, do func(context.Context) error) error {
 	stopped := func() bool {
+		if c := b.s.cfg; c.Runtime != RuntimeThawpool && c.Runtime != RuntimeRunc {
+			return false
+		}
 		pids, err := b.group.Procs()
 		return err == nil && slices.ContainsFunc(pids, host.Stopped)
 	}
@@ -173,7 +177,7 @@ func (b *sandbox) create(ctx context.Context) error {
 		Options: typeurl.MarshalProto(b.s.options),
 	})
 	if err != nil {
-		return err
+		return foreign(b.s.cfg.Runtime, err)
 	}
 	b.watched = true
 	b.s.work.Go(b.watch)

@@ -34,6 +34,9 @@ const (
 	DefaultShimTasks = 16
 	// DefaultBootTimeout is for an image whose Python starts slowly on a busy machine. A boot takes 0.2 s on an idle one.
 	DefaultBootTimeout = 60 * time.Second
+	// foreignBootTimeout is for runtimes that do not come with us. One that cannot work here may well hang, and who waits
+	// for a sandbox should be told so before the wait is over.
+	foreignBootTimeout = 20 * time.Second
 )
 
 // Backend is a running containerd with an image that sandboxes can stand on.
@@ -85,6 +88,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.BootTimeout == 0 {
 		c.BootTimeout = DefaultBootTimeout
+		if c.Runtime != RuntimeThawpool && c.Runtime != RuntimeRunc {
+			c.BootTimeout = foreignBootTimeout
+		}
 	}
 	if c.Owner == (host.Owner{}) {
 		self, err := host.Self()

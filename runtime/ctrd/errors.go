@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
@@ -50,4 +51,17 @@ func absent(err error) bool {
 // unavailable tells whether the daemon could not be reached.
 func unavailable(err error) bool {
 	return err != nil && (errdefs.IsUnavailable(err) || errdefs.IsUnavailable(errgrpc.ToNative(err)))
+}
+
+// foreign names the runtime that failed to make a task, when it is not one that comes with us.
+func foreign(name string, err error) error {
+	if name == RuntimeThawpool || name == RuntimeRunc {
+		return err
+	}
+	err = fmt.Errorf("runtime %s: %w", name, err)
+	if strings.Contains(err.Error(), "binary not installed") { // containerd gives no more than the text
+		return runtime.WithHint(fmt.Errorf("%w: %w", runtime.ErrUnsupported, err),
+			"install that program in a directory of PATH, or leave out --runtime")
+	}
+	return runtime.WithHint(err, "see what the runtime itself needs on this host, or leave out --runtime")
 }

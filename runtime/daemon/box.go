@@ -32,15 +32,20 @@ const (
 	killPatience = 10 * time.Second
 )
 
+// temp is containerd's directory for temporary files and that of what it starts, all of which may enter it: runsc gives
+// up root before it uses it. Nobody but the owner could below the state directory.
+const temp = "/run/thawpool-tmp"
+
 // entry is what rootlesskit runs inside its namespaces: it puts the state directory at its neutral path and becomes
 // containerd. /run is a copy, whose link to the system's containerd must go. What containerd and its shims write for each
 // task they sync to disk, for nothing: it lives in memory, as on a system where that is /run.
 const entry = `set -e
 mkdir -p ` + Inside + `
+mkdir -p -m 1777 ` + temp + `
 mount --bind "$1" ` + Inside + `
 rm -f /run/containerd
 cd ` + Inside + `
-rm -rf state tmp run/s
+rm -rf state run/s
 mkdir state
 mount -t tmpfs -o mode=0711,nosuid,nodev thawpool state
 if [ "$3" = wipe ]; then rm -rf root; fi

@@ -27,7 +27,7 @@ var containerdTemplate = template.Must(template.New("").Parse(`# Written by thaw
 version = 4
 root = "{{.Inside}}/root"
 state = "{{.Inside}}/state"
-temp = "{{.Inside}}/tmp"
+temp = "{{.Temp}}"
 disabled_plugins = [{{range .Unneeded}}
   "{{.}}",{{end}}
 ]
@@ -57,8 +57,8 @@ disabled_plugins = [{{range .Unneeded}}
 func containerdConfig() ([]byte, error) {
 	var b bytes.Buffer
 	err := containerdTemplate.Execute(&b, struct {
-		Inside   string
-		Unneeded []string
-	}{Inside, unneeded})
+		Inside, Temp string
+		Unneeded     []string
+	}{Inside, temp, unneeded})
 	return b.Bytes(), err
 }
