@@ -20,7 +20,7 @@ export CGO_ENABLED := 1
 # The version comes from VERSION; what git knows of the checkout would make equal sources give different programs.
 export GOFLAGS += -buildvcs=false
 
-.PHONY: all build tools shim packages demo-packages test-packages setup demo suite conformance test unit lint fmt docs bench release release-check test-vm clean help
+.PHONY: all build tools shim packages demo-packages test-packages setup demo suite conformance test unit lint fmt docs bench release release-check test-vm clean help faults soak
 
 all: build
 
@@ -78,6 +78,13 @@ conformance: build suite test-packages ## only containerd's own tests against ou
 test: build suite test-packages ## every test there is, against real rootless containerd
 	$(GO) vet -tags integration ./...
 	CI=$(CI) $(GO) test -race -tags integration -timeout 25m ./...
+
+faults: build ## break every part at every stage; prints a table (docs/reliability.md)
+	THAWPOOL_FAULTS=all $(GO) test -tags integration -timeout 60m -v -run 'TestFault' ./cmd/thawpool/endtoend | grep -E '^ *--- |fault \||_test.go|^(ok|FAIL|PASS)'
+
+SOAK    ?= 30m
+soak: build ## mixed calls from several servers under random faults for SOAK=30m; every answer is checked
+	THAWPOOL_SOAK=$(SOAK) $(GO) test -tags integration -timeout 0 -v -run 'TestSoak$$' ./cmd/thawpool/endtoend
 
 unit: ## only the tests that need no containerd
 	$(GO) test -race ./...

@@ -318,7 +318,7 @@ func TestD09BootsFail(t *testing.T) {
 		b := start(t, rt, withPool(func(c *pool.Config) { c.Refill = 1 }))
 		defer b.close()
 		time.Sleep(10 * time.Minute)
-		if n := boots.Load(); n > 40 {
+		if n := boots.Load(); n > 80 {
 			t.Errorf("%d boots in ten minutes of failing", n)
 		}
 		wantError(t, b.run("x"), StatusRejected, "no space left on device (df -h)", "thawpool doctor", "next attempt is in")

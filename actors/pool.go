@@ -23,7 +23,7 @@ const (
 	destroyAtOnce = 4
 	// destroyRetryFirst and destroyRetryCap bound the time between two attempts, which doubles.
 	destroyRetryFirst = 250 * time.Millisecond
-	destroyRetryCap   = 30 * time.Second
+	destroyRetryCap   = 10 * time.Second
 )
 
 // poolActor carries out what its policy decides, for one profile. All that must not be lost with it is in its registry.

@@ -6,10 +6,11 @@ import (
 )
 
 // The back-off after boots that failed: the first retry after backoffFirst, each next one after twice the time, at most
-// backoffCap, each ± 20 % so that the pools of several processes do not keep step.
+// backoffCap, each ± 20 % so that the pools of several processes do not keep step. The cap bounds
+// how long calls still fail once what kept boots from succeeding has gone.
 const (
 	backoffFirst = 250 * time.Millisecond
-	backoffCap   = 30 * time.Second
+	backoffCap   = 10 * time.Second
 )
 
 // giveUpAfter is how many boots in a row must fail before calls are no longer kept waiting for the next try.

@@ -5,10 +5,13 @@ package endtoend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -96,19 +99,43 @@ func TestFaultKeeperStopped(t *testing.T) {
 	sc.settle(report{fault: "stop keeper, then kill thawpool serve", stage: procServing, began: time.Now(), base: base, killed: true})
 }
 
-// fill takes all that is left of a disk, and gives what frees it again.
+// fill takes all that is left of a disk, room and files, also what comes free, until its result is called.
 func fill(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "filler")
-	f, err := os.Create(path)
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(path, "room"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = f.Close() }()
-	if _, err := io.Copy(f, zeros{}); !errors.Is(err, unix.ENOSPC) {
-		t.Fatalf("the disk does not get full: %v", err)
-	}
-	return func() { _ = os.Remove(path) }
+	full := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() {
+		defer func() { _ = f.Close() }()
+		for i := 0; ctx.Err() == nil; i++ {
+			_, err := io.Copy(f, zeros{}) // to its end, which is the disk's
+			for err = nil; err == nil; i++ {
+				err = unix.Mknod(filepath.Join(path, strconv.Itoa(i)), unix.S_IFREG|0o600, 0)
+			}
+			select {
+			case <-full:
+				time.Sleep(time.Millisecond) // until something is free again
+			default:
+				close(full)
+			}
+		}
+	})
+	<-full
+	return sync.OnceFunc(func() {
+		cancel()
+		work.Wait()
+		if err := os.RemoveAll(path); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 type zeros struct{}
@@ -142,10 +169,14 @@ func TestFaultDiskFull(t *testing.T) {
 	defer free()
 	sc.must("print('full')", "full\n") // a sandbox was ready
 	res := sc.s.do(sc.id(), "try:\n    save_memory('kept', 'x' * 30_000)\n    print('saved')\nexcept Exception as e:\n    print(type(e).__name__, e)")
-	t.Logf("saving on a full disk: %s %q %+v", res.Status, res.Stdout, res.Error)
+	if !strings.Contains(res.Stdout, "no space left on device") {
+		t.Errorf("saving on a full disk: %s %q %+v", res.Status, res.Stdout, res.Error)
+	}
 	for range 5 { // uses up what is ready; boots fail
 		res = sc.s.do(sc.id(), "print('again')")
-		t.Logf("on a full disk: %s %+v", res.Status, res.Error)
+	}
+	if res.Status != actors.StatusRejected || !strings.Contains(res.Error.Message, "no space left on device") {
+		t.Errorf("on a full disk: %s %+v", res.Status, res.Error)
 	}
 	free()
 	began := time.Now()
@@ -187,12 +218,21 @@ func TestFaultMemories(t *testing.T) {
 			t.Fatal(err)
 		}
 		sc.s.wait(-9)
-		stdout, stderr, status := shell(t, e, "m = load_memory('big')\nm = m['value'] if isinstance(m, dict) else m\nprint(len(m), len(set(m)))", "run", "-")
-		if status != 0 || stdout != "300000 1\n" {
-			t.Errorf("round %d: %q, %s", round, stdout, stderr)
+		if err := wholeMemory(t, e); err != nil {
+			t.Errorf("round %d: %v", round, err)
 		}
 	}
 	requireClean(t, e, base)
+}
+
+// wholeMemory reads the memory that was being written.
+func wholeMemory(t *testing.T, e *ctrdtest.Env) error {
+	t.Helper()
+	stdout, stderr, status := shell(t, e, "m = load_memory('big')\nm = m['value'] if isinstance(m, dict) else m\nprint(len(m), len(set(m)))", "run", "-")
+	if status != 0 || stdout != "300000 1\n" {
+		return fmt.Errorf("memory is %q, %s", stdout, stderr)
+	}
+	return nil
 }
 
 // newest tells the last change below dir.

@@ -3,6 +3,7 @@
 package endtoend
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -158,16 +159,19 @@ func (sc *scene) settle(r report) {
 	case gone && !ends:
 		t.Error("thawpool serve has ended by itself")
 	}
-	took := sc.worked.Sub(r.began)
+	worked := sc.worked
 	if ends || gone {
 		sc.awaitExit(r)
-		took = sc.startAgain(r.began)
+		worked = sc.startAgain()
 	} else {
-		sc.requireCalm(r.gauge)
+		if err := sc.calm(r.gauge, recovery); err != nil {
+			t.Error(err)
+		}
 		sc.s.close()
 	}
-	if took > recovery {
-		t.Errorf("the next call worked %v after the fault", took)
+	took := worked.Sub(r.began)
+	if err := inTime(r.began, worked); err != nil {
+		t.Error(err)
 	}
 	clean := requireClean(t, sc.e, r.base)
 	all := sc.outcomes()
@@ -178,18 +182,29 @@ func (sc *scene) settle(r report) {
 	t.Logf("fault | %s | %s | %s | %.1f s | %s", r.fault, r.stage, strings.Join(row, ", "), took.Seconds(), clean)
 }
 
-// startAgain has another server make a call, and tells how long after the fault that worked.
-func (sc *scene) startAgain(began time.Time) time.Duration {
+// inTime tells whether the next call has worked soon enough after a fault.
+func inTime(began, worked time.Time) error {
+	if worked.IsZero() {
+		return errors.New("the next call has not worked")
+	}
+	if took := worked.Sub(began); took > recovery {
+		return fmt.Errorf("the next call worked %v after the fault", took)
+	}
+	return nil
+}
+
+// startAgain has another server make a call, and tells when that worked.
+func (sc *scene) startAgain() time.Time {
 	sc.t.Helper()
 	next := &scene{t: sc.t, e: sc.e, dir: sc.dir, stage: map[int]string{}, got: map[int]actors.Result{}}
 	next.s = serve(sc.t, sc.e, sc.args...).open()
 	next.call(stageNext, nextCode)
 	if gone, err := next.answers(answered); err != nil || gone {
 		sc.t.Errorf("the next server: has ended %v, %v", gone, err)
-		return 0
+		return time.Time{}
 	}
 	next.s.close()
-	return next.worked.Sub(began)
+	return next.worked
 }
 
 // awaitExit waits for the end of a server that was killed or told to stop.
@@ -208,17 +223,28 @@ func (sc *scene) awaitExit(r report) {
 // requireClean waits until nothing is there that was not before, and tells how long that took.
 func requireClean(t *testing.T, e *ctrdtest.Env, base ctrdtest.Leaks) string {
 	t.Helper()
+	took, err := clean(e, base, recovery)
+	if err != nil {
+		t.Error(err)
+		return "leaks"
+	}
+	return fmt.Sprintf("clean after %.1f s", took.Seconds())
+}
+
+// clean waits until nothing is there that was not before.
+func clean(e *ctrdtest.Env, base ctrdtest.Leaks, patience time.Duration) (time.Duration, error) {
 	began := time.Now()
-	var left, last ctrdtest.Leaks
-	for time.Since(began) < recovery {
-		now, err := e.Count()
+	for {
+		left, err := e.Count()
 		if err == nil {
-			if last, left = left, now.Minus(base); len(left) == 0 {
-				return fmt.Sprintf("clean after %.1f s (%v)", time.Since(began).Seconds(), last)
+			if left = left.Minus(base); len(left) == 0 {
+				return time.Since(began), nil
 			}
+			err = errors.New(left.String())
+		}
+		if time.Since(began) > patience {
+			return 0, fmt.Errorf("left after %v: %w", patience, err)
 		}
 		time.Sleep(20 * time.Millisecond) // between two looks
 	}
-	t.Errorf("left after %v: %v", recovery, left)
-	return "leaks"
 }

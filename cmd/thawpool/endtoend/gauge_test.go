@@ -43,24 +43,21 @@ func (sc *scene) warm(size int) {
 	}
 }
 
-// requireCalm waits until the server holds no more than it did.
-func (sc *scene) requireCalm(base gauge) {
-	sc.t.Helper()
+// calm waits until the server holds no more than it did.
+func (sc *scene) calm(base gauge, patience time.Duration) error {
 	if base.things == nil {
-		return
+		return nil
 	}
-	began := time.Now()
-	for {
+	for began := time.Now(); ; {
 		g, err := sc.now()
 		if err == nil {
 			err = g.exceeds(base)
 		}
 		if err == nil {
-			return
+			return nil
 		}
-		if time.Since(began) > recovery {
-			sc.t.Errorf("%v after the fault is dealt with: %v", recovery, err)
-			return
+		if time.Since(began) > patience {
+			return fmt.Errorf("%v after the fault is dealt with: %w", patience, err)
 		}
 		time.Sleep(20 * time.Millisecond) // between two looks
 	}

@@ -70,9 +70,11 @@ func (sc *scene) find(part string) ([]int, error) {
 		}), nil
 	case partUpstream, partGuard:
 		self, err := os.Executable()
-		return pick(all, func(p ctrdtest.Process) bool {
-			return p.Parent == sc.s.cmd.Process.Pid && (part == partUpstream) == p.Is(filepath.Base(self)) && !slices.Contains(p.Args, "daemon")
-		}), err
+		name := filepath.Base(self)
+		if part == partGuard {
+			name = "sh"
+		}
+		return pick(all, func(p ctrdtest.Process) bool { return p.Parent == sc.s.cmd.Process.Pid && p.Is(name) }), err
 	case partRunner:
 		return sc.runners()
 	}

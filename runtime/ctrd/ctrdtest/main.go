@@ -33,6 +33,9 @@ const envDisk = "THAWPOOL_TEST_DISK"
 // diskBytes is its size: room for a state directory with the default image, and little more.
 var diskBytes int64
 
+// diskFiles is how many files it has room for: some thousand more than an image has.
+const diskFiles = 16_000
+
 // WithDisk has Main mount a file system of so many bytes for tests that fill it up. Only root can do that.
 func WithDisk(bytes int64) { diskBytes = bytes }
 
@@ -188,7 +191,7 @@ func mountDisk(dir string, uid, gid int) (path string, unmount func(), err error
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return "", nil, err
 	}
-	options := fmt.Sprintf("size=%d,mode=700,uid=%d,gid=%d", diskBytes, uid, gid)
+	options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=700,uid=%d,gid=%d", diskBytes, diskFiles, uid, gid)
 	if err := unix.Mount("thawpool-test", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return "", nil, fmt.Errorf("mount a small file system: %w", err)
 	}
