@@ -68,10 +68,11 @@ func newBenchCommand(a *app) *cobra.Command {
 memory of a sandbox, and the pool size that the measured load needs. Flags that serve has too are passed on to it.
 
 With --against the same is done in turns with other ways to run Python: bare (the same runner on a pipe, no sandbox),
-bwrap, podman, stock (containerd's own shim). Without a sandbox is the floor that the targets are ratios to.`,
+bwrap, podman, stock (containerd's own shim), watched (thawpool with metrics, traces, audit and self-check). Without a sandbox is the floor that the targets are ratios to.`,
 		Example: `  thawpool bench --concurrency 4 --calls 200
   thawpool bench --rate 5 --duration 1m --html bench.html
   thawpool bench --against bare,bwrap,podman,stock
+  thawpool bench --against watched --idle 0
   thawpool bench --simulate --rate 8 --pool-size 6
   thawpool bench --front`,
 		Args: cobra.NoArgs,
@@ -93,7 +94,7 @@ func (o *benchOptions) addFlags(f *pflag.FlagSet) {
 	o.output = 0
 	f.Var(&o.output, "output-bytes", "let each call write so much more output")
 	f.IntVar(&o.upstream, "upstream", 0, "let each call make so many tool calls to a small server of its own")
-	f.StringSliceVar(&o.against, "against", nil, "compare in turns with: bare, bwrap, podman, stock")
+	f.StringSliceVar(&o.against, "against", nil, "compare in turns with: bare, bwrap, podman, stock, watched")
 	f.IntVar(&o.rounds, "rounds", benchRounds, "turns of each with --against")
 	f.IntVar(&o.warmCalls, "warm-calls", benchWarmCalls, "warm answers of each in a turn with --against")
 	f.DurationVar(&o.life, "life", benchLife, "how long fresh lives are made in a turn with --against")

@@ -27,7 +27,7 @@ const (
 	stockRuntime = "io.containerd.runc.v2"
 )
 
-var againstNames = []string{nameBare, nameBwrap, namePodman, nameStock}
+var againstNames = []string{nameBare, nameBwrap, namePodman, nameStock, nameWatched}
 
 // contender is one way to run Python that takes its turns.
 type contender struct {
@@ -36,6 +36,7 @@ type contender struct {
 	lives  func(ctx context.Context, idle float64) (bench.Round, []bench.Sample, error)
 	bare   *bare
 	served *served
+	looks  *watching // at what is watched
 	rounds []bench.Round
 	failed error // it takes no more turns
 }
@@ -66,6 +67,7 @@ func (b *benchRun) compareIn(ctx context.Context, dir string) (r bench.Report, e
 	all, err := b.contenders(ctx, dir)
 	defer func() {
 		for _, c := range all {
+			err = errors.Join(err, c.looks.close())
 			if c.served != nil {
 				err = errors.Join(err, c.served.close())
 			}
@@ -80,6 +82,7 @@ func (b *benchRun) compareIn(ctx context.Context, dir string) (r bench.Report, e
 			return r, err
 		}
 	}
+	b.noteWatched(all)
 	for _, c := range all {
 		row := bench.Row{Name: c.name}
 		row.Fold(c.rounds)
@@ -154,6 +157,16 @@ func (b *benchRun) contenders(ctx context.Context, dir string) ([]*contender, er
 		return all, err
 	}
 	all = append(all, b.servedContender(nameThawpool, s))
+	if slices.Contains(b.o.against, nameWatched) {
+		b.say("starting one that is watched")
+		s, w, err := b.serveWatched(ctx, dir)
+		if err != nil {
+			return all, err
+		}
+		c := b.servedContender(nameWatched, s)
+		c.looks = w
+		all = append(all, c)
+	}
 	if slices.Contains(b.o.against, nameStock) {
 		b.say("starting the stock runtime")
 		s, err := b.serve(ctx, io.Discard, "--runtime="+stockRuntime)
@@ -163,7 +176,7 @@ func (b *benchRun) contenders(ctx context.Context, dir string) ([]*contender, er
 		all = append(all, b.servedContender(nameStock, s))
 	}
 	if b.o.upstream > 0 {
-		b.note("without a server there are no tool calls: only thawpool and stock are compared")
+		b.note("without a server there are no tool calls: only thawpool, watched and stock are compared")
 		return all, nil
 	}
 	root := filepath.Join(dir, "root")

@@ -87,10 +87,22 @@ func TestBenchAgainst(t *testing.T) {
 	}
 }
 
+// What being watched costs is told.
+func TestBenchWatched(t *testing.T) {
+	r := benched(t, "--against", "watched", "--rounds", "1", "--warm-calls", "2", "--life", "1s", "--idle", "0", "--calls", "4",
+		"--pool-size", "2", "--concurrency", "2")
+	if len(r.Rows) != 2 || r.Rows[1].Name != "watched" || r.Rows[1].LifeCPU.Median <= 0 {
+		t.Fatalf("%+v", r.Rows)
+	}
+	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, "more CPU a life than without") {
+		t.Error(notes)
+	}
+}
+
 // Bad flags are told with what would be right, and nothing is started.
 func TestBenchRefuses(t *testing.T) {
 	e, base := env(t)
-	if _, stderr, status := shell(t, e, "", "bench", "--against", "docker"); status != 1 || !strings.Contains(stderr, "bare, bwrap, podman, stock") {
+	if _, stderr, status := shell(t, e, "", "bench", "--against", "docker"); status != 1 || !strings.Contains(stderr, "bare, bwrap, podman, stock, watched") {
 		t.Errorf("status %d, %q", status, stderr)
 	}
 	if _, stderr, status := shell(t, e, "", "bench", "--calls", "2", "--warmup", "0", "--code", "1 / 0"); status != 1 || !strings.Contains(stderr, "ZeroDivisionError") {
