@@ -404,7 +404,7 @@ func TestDestroyIsRetried(t *testing.T) {
 		wantError(t, b.run("x"), StatusRejected, "--queue-wait")
 		want(t, "destroying", b.stats().Destroying, 2)
 		time.Sleep(10 * time.Minute)
-		if n := rt.Live()[0].Destroys(); n < 15 || n > 40 {
+		if n := rt.Live()[0].Destroys(); n < 15 || n > 80 {
 			t.Errorf("%d attempts in ten minutes", n)
 		}
 		busy.Store(false)
