@@ -13,8 +13,8 @@ import (
 
 var errTaken = errors.New("the client took it back")
 
-// B11: a call that is cancelled ends at once, in whatever stage it is, and its slot is free.
-func TestB11Cancel(t *testing.T) {
+// A call that is cancelled ends at once, in whatever stage it is, and its slot is free.
+func TestCancel(t *testing.T) {
 	t.Parallel()
 	hang := func(g *fake.Guest) { _ = g.Print(1, "begun"); g.Hang() }
 	stuckThaw := func(ctx context.Context, s *fake.Sandbox) error { <-s.Done(); return errors.New("thaw: it was killed") }
@@ -97,8 +97,8 @@ func TestCancelAtTheEdges(t *testing.T) {
 	})
 }
 
-// D25: clients that give up without a word leave nothing behind once the time limit has passed.
-func TestD25ClientsThatGiveUp(t *testing.T) {
+// Clients that give up without a word leave nothing behind once the time limit has passed.
+func TestClientsThatGiveUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, &fake.Runtime{Run: func(g *fake.Guest) { g.Hang() }}, withPool(func(c *pool.Config) { c.Max = 24 }))

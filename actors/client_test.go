@@ -112,7 +112,7 @@ func TestHubC06LateServerBecomesUsable(t *testing.T) {
 	}, nil)
 	r := b.open()
 	_, _, err := r.call("slow", "echo", `{}`)
-	wantFault(t, err, guest.ErrTimeout, `"slow"`, "50ms", "start") // C05
+	wantFault(t, err, guest.ErrTimeout, `"slow"`, "50ms", "start")
 	eventually(t, "it runs", func() bool { return b.statusOf("slow").State == ClientRunning })
 	r.mustCall("slow", "echo", `{}`)
 	if st := b.statusOf("slow"); st.Starts != 1 {

@@ -149,7 +149,7 @@ func TestUnknownServer(t *testing.T) {
 	})
 }
 
-// B11: inner calls end with their run, and with the code's own cancel.
+// Inner calls end with their run, and with the code's own cancel.
 func TestInnerCallsAreCancelled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

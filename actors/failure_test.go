@@ -228,8 +228,8 @@ func TestBugsOfOthers(t *testing.T) {
 	})
 }
 
-// D06: a sandbox that died in the pool is replaced; the call does not notice.
-func TestD06DeadSandboxes(t *testing.T) {
+// A sandbox that died in the pool is replaced; the call does not notice.
+func TestDeadSandboxes(t *testing.T) {
 	t.Parallel()
 	t.Run("seen while frozen", func(t *testing.T) {
 		t.Parallel()
@@ -301,8 +301,8 @@ func TestD06DeadSandboxes(t *testing.T) {
 	})
 }
 
-// D09: boots that fail back off, are told with their cause, and recover.
-func TestD09BootsFail(t *testing.T) {
+// Boots that fail back off, are told with their cause, and recover.
+func TestBootsFail(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool

@@ -25,25 +25,25 @@ func TestHostileFrames(t *testing.T) {
 	}
 	deep := strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)
 	for name, run := range map[string]func(*fake.Guest){
-		"F01 a result of its own making": line(`{"type":"result","ok":true,"id":1,"stdout":"FORGED"}`),
-		"F02 a call of its own making":   line(`{"type":"rpc","id":1,"server":"notallowed","tool":"x","args":{}}`),
-		"F02 an unknown kind":            line(`{"t":"shutdown"}`),
-		"not JSON":                       line(`hello`),
-		"empty line":                     line(``),
-		"null":                           line(`null`),
-		"not UTF-8":                      line("{\"t\":\"out\",\"fd\":1,\"d\":\"\xff\"}"),
-		"another descriptor":             line(`{"t":"out","fd":3,"d":"x"}`),
-		"both forms of output":           line(`{"t":"out","fd":1,"d":"x","b":"eA=="}`),
-		"bad base64":                     line(`{"t":"out","fd":1,"b":"*"}`),
-		"ready again":                    line(`{"t":"ready","v":1,"python":"3"}`),
-		"done twice":                     line(`{"t":"done"}` + "\n" + `{"t":"done"}`),
-		"exit with code and signal":      line(`{"t":"exit","code":0,"signal":9}`),
-		"call without an id":             line(`{"t":"call","verb":"tools.call","args":1}`),
-		"call with a negative id":        line(`{"t":"call","id":-1,"verb":"tools.call","args":1}`),
-		"F17 deep nesting in a call":     line(`{"t":"call","id":1,"verb":"tools.call","args":` + deep + `}`),
-		"F17 deep nesting in a value":    line(`{"t":"done","value":` + deep + `}`),
-		"two kinds":                      line(`{"t":"out","t":"exit","code":0}`),
-		"F13 a frame without an end": func(g *fake.Guest) {
+		"a result of its own making": line(`{"type":"result","ok":true,"id":1,"stdout":"FORGED"}`),
+		"a call of its own making":   line(`{"type":"rpc","id":1,"server":"notallowed","tool":"x","args":{}}`),
+		"an unknown kind":            line(`{"t":"shutdown"}`),
+		"not JSON":                   line(`hello`),
+		"empty line":                 line(``),
+		"null":                       line(`null`),
+		"not UTF-8":                  line("{\"t\":\"out\",\"fd\":1,\"d\":\"\xff\"}"),
+		"another descriptor":         line(`{"t":"out","fd":3,"d":"x"}`),
+		"both forms of output":       line(`{"t":"out","fd":1,"d":"x","b":"eA=="}`),
+		"bad base64":                 line(`{"t":"out","fd":1,"b":"*"}`),
+		"ready again":                line(`{"t":"ready","v":1,"python":"3"}`),
+		"done twice":                 line(`{"t":"done"}` + "\n" + `{"t":"done"}`),
+		"exit with code and signal":  line(`{"t":"exit","code":0,"signal":9}`),
+		"call without an id":         line(`{"t":"call","verb":"tools.call","args":1}`),
+		"call with a negative id":    line(`{"t":"call","id":-1,"verb":"tools.call","args":1}`),
+		"deep nesting in a call":     line(`{"t":"call","id":1,"verb":"tools.call","args":` + deep + `}`),
+		"deep nesting in a value":    line(`{"t":"done","value":` + deep + `}`),
+		"two kinds":                  line(`{"t":"out","t":"exit","code":0}`),
+		"a frame without an end": func(g *fake.Guest) {
 			_ = g.Print(1, "before\n")
 			chunk := bytes.Repeat([]byte("A"), 1<<20)
 			for g.Raw(chunk) == nil {
@@ -113,8 +113,8 @@ func TestOversizedClaims(t *testing.T) {
 	})
 }
 
-// A14: a print loop without end ends with its time; both ends of it are kept and the host's memory is bounded.
-func TestA14PrintLoop(t *testing.T) {
+// A print loop without end ends with its time; both ends of it are kept and the host's memory is bounded.
+func TestPrintLoop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		frame := []byte(`{"t":"out","fd":1,"d":"` + strings.Repeat("1234567890", 6000) + `\n"}` + "\n")
@@ -142,8 +142,8 @@ func TestA14PrintLoop(t *testing.T) {
 	})
 }
 
-// A36: both streams are taken in as they come.
-func TestA36Streams(t *testing.T) {
+// Both streams are taken in as they come.
+func TestStreams(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, &fake.Runtime{Run: func(g *fake.Guest) {
@@ -161,8 +161,8 @@ func TestA36Streams(t *testing.T) {
 	})
 }
 
-// D27: one run that misbehaves in every way at once does not touch those beside it.
-func TestD27NeighboursOfABomb(t *testing.T) {
+// One run that misbehaves in every way at once does not touch those beside it.
+func TestNeighboursOfABomb(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, &fake.Runtime{Run: func(g *fake.Guest) {

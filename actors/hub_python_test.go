@@ -219,7 +219,7 @@ print(r["planned"], (await mcp_up.echo(text="real"))["text"])
 	}
 }
 
-func TestC22RunThatTimesOutCancelsItsCalls(t *testing.T) {
+func TestRunThatTimesOutCancelsItsCalls(t *testing.T) {
 	t.Parallel()
 	journal := filepath.Join(t.TempDir(), "journal")
 	h := newHubBed(t, map[string]entry{"up": fakeEntry(fakeup.Script{Journal: journal})}, nil)

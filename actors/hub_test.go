@@ -18,7 +18,7 @@ func TestHubCallsATool(t *testing.T) {
 	r := b.open()
 	value, call, err := r.call("up", "get_id", `{}`)
 	if err != nil || !strings.Contains(value, `"structuredContent":{"id":1915883588174806058}`) {
-		t.Fatalf("C28: %s, %v", value, err)
+		t.Fatalf("%s, %v", value, err)
 	}
 	if call.Server != "up" || call.Tool != "get_id" || call.Outcome != "ok" || call.BytesOut != len(value) || call.MS <= 0 || call.BytesIn == 0 {
 		t.Errorf("receipt %+v", call)
@@ -28,7 +28,7 @@ func TestHubCallsATool(t *testing.T) {
 		t.Errorf("scope %v %v", servers, saved)
 	}
 	if raw := r.mustCall("up", "blocks", `{}`); strings.Count(raw, `"type"`) != 6 {
-		t.Errorf("C18: %s", raw)
+		t.Errorf("%s", raw)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestHubErrorsNameWhatIsNear(t *testing.T) {
 	wantFault(t, err, guest.ErrArguments, "ms", "signature")
 	for _, name := range []string{"FILES", "Files", "files%20", "ｆｉｌｅｓ", "files\u0000", " files"} {
 		_, _, err := r.call(name, "echo", `{}`)
-		wantFault(t, err, guest.ErrUnknownServer) // F03
+		wantFault(t, err, guest.ErrUnknownServer)
 	}
 	if _, err := b.Open(context.Background(), Request{Servers: []string{"fils", "nope"}}); err == nil {
 		t.Error("unknown servers were opened")
@@ -84,7 +84,7 @@ func TestHubRefusesWhatVerbsDoNotKnow(t *testing.T) {
 		_, _, err := r.ask(verb, json.RawMessage(args))
 		wantFault(t, err, guest.ErrArguments)
 	}
-	for _, verb := range []string{"file.read", "", "tools.call ", strings.Repeat("x", 1<<20)} { // F11
+	for _, verb := range []string{"file.read", "", "tools.call ", strings.Repeat("x", 1<<20)} {
 		_, call, err := r.ask(verb, json.RawMessage(`{}`))
 		wantFault(t, err, guest.ErrValue, "no verb")
 		if len(call.Tool) > 2*callNameBytes {
@@ -99,7 +99,7 @@ func TestHubToolErrors(t *testing.T) {
 	t.Parallel()
 	b := newHubBed(t, map[string]entry{"up": fakeEntry(fakeup.Script{})}, nil)
 	r := b.open()
-	_, call, err := r.call("up", "fail", `{"text":"quota \u001b[31mused"}`) // C17
+	_, call, err := r.call("up", "fail", `{"text":"quota \u001b[31mused"}`)
 	wantFault(t, err, "", "quota used")
 	if call.Outcome != "error" {
 		t.Errorf("outcome %s", call.Outcome)

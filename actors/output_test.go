@@ -48,8 +48,8 @@ func TestClip(t *testing.T) {
 	}
 }
 
-// A15: what is cut is told exactly, and both ends stay.
-func TestA15HeadAndTail(t *testing.T) {
+// What is cut is told exactly, and both ends stay.
+func TestHeadAndTail(t *testing.T) {
 	t.Parallel()
 	c := &clip{max: 1 << 16}
 	for i := range 20000 {

@@ -56,7 +56,7 @@ func TestOutcomes(t *testing.T) {
 		run   func(g *fake.Guest)
 		check func(t *testing.T, r Result)
 	}{
-		"A04 exception": {func(g *fake.Guest) {
+		"exception": {func(g *fake.Guest) {
 			_ = g.Print(1, "step 1 done\n")
 			_ = g.Raise("ValueError", "boom", "Traceback …")
 			_ = g.Exit(1)
@@ -76,7 +76,7 @@ func TestOutcomes(t *testing.T) {
 			t.Helper()
 			want(t, "status", r.Status, StatusSuccess)
 		}},
-		"A35 segfault": {func(g *fake.Guest) { _ = g.Print(1, "x"); _ = g.Signal(11) }, func(t *testing.T, r Result) {
+		"segfault": {func(g *fake.Guest) { _ = g.Print(1, "x"); _ = g.Signal(11) }, func(t *testing.T, r Result) {
 			t.Helper()
 			wantError(t, r, StatusError, "Signal", "SIGSEGV")
 			want(t, "stdout", r.Stdout, "x")
@@ -91,7 +91,7 @@ func TestOutcomes(t *testing.T) {
 			t.Helper()
 			wantError(t, r, StatusError, "signal 4000")
 		}},
-		"A33 out of memory": {func(g *fake.Guest) { _ = g.Print(1, "start\n"); oom(g, 1); _ = g.Signal(9) }, func(t *testing.T, r Result) {
+		"out of memory": {func(g *fake.Guest) { _ = g.Print(1, "start\n"); oom(g, 1); _ = g.Signal(9) }, func(t *testing.T, r Result) {
 			t.Helper()
 			wantError(t, r, StatusOOM, "OutOfMemory", "memory limit 512 MiB exceeded")
 			want(t, "stdout", r.Stdout, "start\n")
@@ -100,14 +100,14 @@ func TestOutcomes(t *testing.T) {
 			t.Helper()
 			wantError(t, r, StatusOOM, "memory limit")
 		}},
-		"A34 only a child out of memory": {func(g *fake.Guest) { oom(g, 1); _ = g.Done(""); _ = g.Exit(0) }, func(t *testing.T, r Result) {
+		"only a child out of memory": {func(g *fake.Guest) { oom(g, 1); _ = g.Done(""); _ = g.Exit(0) }, func(t *testing.T, r Result) {
 			t.Helper()
 			want(t, "status", r.Status, StatusSuccess)
 			if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "memory limit 512 MiB") {
 				t.Errorf("notes %q", r.Notes)
 			}
 		}},
-		"D11 child out of memory, then a crash": {func(g *fake.Guest) { oom(g, 1); _ = g.Signal(11) }, func(t *testing.T, r Result) {
+		"child out of memory, then a crash": {func(g *fake.Guest) { oom(g, 1); _ = g.Signal(11) }, func(t *testing.T, r Result) {
 			t.Helper()
 			wantError(t, r, StatusError, "SIGSEGV")
 			want(t, "notes", len(r.Notes), 1)
@@ -123,7 +123,7 @@ func TestOutcomes(t *testing.T) {
 			t.Helper()
 			wantError(t, r, StatusKilled, "a frame of its own")
 		}},
-		"A12 bytes that are no UTF-8": {func(g *fake.Guest) {
+		"bytes that are no UTF-8": {func(g *fake.Guest) {
 			_ = g.Print(1, "a\xffb")
 			_ = g.Raw([]byte("{\"t\":\"out\",\"fd\":1,\"d\":\"\\ud800\"}\n"))
 			_ = g.Done("")
@@ -145,7 +145,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// D11: what was counted while the sandbox booted is not the run's.
+// What was counted while the sandbox booted is not the run's.
 func TestCountsAreDifferences(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestTimeout(t *testing.T) {
 		wantError(t, r, StatusTimeout, "Timeout", "30 s", "up to 120 seconds")
 		want(t, "stdout", r.Stdout, "before\n")
 		want(t, "took", time.Since(began), 30*time.Second)
-		want(t, "D20: killed before the answer", isClosed(box.Done()), true)
+		want(t, "killed before the answer", isClosed(box.Done()), true)
 		r = b.runAs(Request{Timeout: 120 * time.Second})
 		wantError(t, r, StatusTimeout, "120 s", "--max-timeout")
 		r = b.runAs(Request{Timeout: 1500 * time.Millisecond})
@@ -184,8 +184,8 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-// A30: a timeout beyond the maximum is refused in so many words, one up to it is kept.
-func TestA30TimeoutRange(t *testing.T) {
+// A timeout beyond the maximum is refused in so many words, one up to it is kept.
+func TestTimeoutRange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, &fake.Runtime{Run: func(g *fake.Guest) {
@@ -202,8 +202,8 @@ func TestA30TimeoutRange(t *testing.T) {
 	})
 }
 
-// D22: the time that a sandbox was frozen in the pool counts for nothing.
-func TestD22FrozenTimeDoesNotCount(t *testing.T) {
+// The time that a sandbox was frozen in the pool counts for nothing.
+func TestFrozenTimeDoesNotCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, &fake.Runtime{Run: func(g *fake.Guest) {

@@ -20,8 +20,8 @@ import (
 	"github.com/thawpool/thawpool/actors"
 )
 
-// What was read before the end of input is answered (B04).
-func TestB04AnswersAfterEndOfInput(t *testing.T) {
+// What was read before the end of input is answered.
+func TestAnswersAfterEndOfInput(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := dial(t.Context(), t, config(&script{}))
 		w.send(hello)
@@ -102,8 +102,8 @@ type runnerFunc func(context.Context, actors.Request) actors.Result
 
 func (f runnerFunc) Run(ctx context.Context, req actors.Request) actors.Result { return f(ctx, req) }
 
-// Input that is at its end from the start is a session like any other (B02).
-func TestB02EmptyInput(t *testing.T) {
+// Input that is at its end from the start is a session like any other.
+func TestEmptyInput(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, err := New(config(&script{}))
 		if err != nil {
@@ -180,8 +180,8 @@ func (w errWriter) Write([]byte) (int, error) {
 	return 0, &os.PathError{Op: "write", Path: "out", Err: w.err}
 }
 
-// Code and results of many MiB pass; beyond the cap the call is refused by its id and the session lives (B10).
-func TestB10Big(t *testing.T) {
+// Code and results of many MiB pass; beyond the cap the call is refused by its id and the session lives.
+func TestBig(t *testing.T) {
 	w := dial(t.Context(), t, config(&script{})).open()
 	big := strings.Repeat("0123456789abcdef", 5<<20/16)
 	w.send(callLine("2", big))
@@ -219,8 +219,8 @@ func TestB10Big(t *testing.T) {
 	}
 }
 
-// Bursts are all answered, with results or with a refusal, and then the server is as before (B19).
-func TestB19Bursts(t *testing.T) {
+// Bursts are all answered, with results or with a refusal, and then the server is as before.
+func TestBursts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &script{}
 		cfg := config(s)
@@ -255,8 +255,8 @@ func TestB19Bursts(t *testing.T) {
 	})
 }
 
-// 500 calls in a row, then as many side by side: all right, none crossed, and nothing left behind (B27).
-func TestB27ManyCalls(t *testing.T) {
+// 500 calls in a row, then as many side by side: all right, none crossed, and nothing left behind.
+func TestManyCalls(t *testing.T) {
 	before := goruntime.NumGoroutine()
 	cfg := config(&script{})
 	w := dial(t.Context(), t, cfg).open()

@@ -134,8 +134,8 @@ func TestTOON(t *testing.T) {
 	}
 }
 
-// Integers beyond 2^53 are text in both forms of an answer (A29).
-func TestA29BigIntegers(t *testing.T) {
+// Integers beyond 2^53 are text in both forms of an answer.
+func TestBigIntegers(t *testing.T) {
 	value := "9007199254740993"
 	f, err := New(config(&script{}))
 	if err != nil {
@@ -148,8 +148,8 @@ func TestA29BigIntegers(t *testing.T) {
 }
 
 // With servers, profiles and the longest summary, all that a model gets to see stays below 250 tokens, and the names fit
-// where clients add prefixes (B23).
-func TestB23ToolsListIsSmall(t *testing.T) {
+// where clients add prefixes.
+func TestToolsListIsSmall(t *testing.T) {
 	cfg := config(&script{})
 	var names []string
 	for i := range 100 {

@@ -92,7 +92,7 @@ func again(t *testing.T, role, dir string) *exec.Cmd {
 	return cmd
 }
 
-func TestF09TwoProcessesLoseNoUpdate(t *testing.T) {
+func TestTwoProcessesLoseNoUpdate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first, second := again(t, "increment", dir), again(t, "increment", dir)
@@ -110,7 +110,7 @@ func TestF09TwoProcessesLoseNoUpdate(t *testing.T) {
 	}
 }
 
-func TestF09KilledWriterHarmsNothing(t *testing.T) {
+func TestKilledWriterHarmsNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for round := range 5 {

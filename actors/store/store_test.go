@@ -102,7 +102,7 @@ var keys = []string{
 	"m-a", "x.json", strings.Repeat("long", 100), strings.Repeat("ü", 200), "日本語", "e\u0301", "\u00e9", "a b\n\t", "\u202e", "~", "*?", "$(x)",
 }
 
-func TestE12AnyKeyIsSafe(t *testing.T) {
+func TestAnyKeyIsSafe(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, filepath.Join(dir, "state"), nil)
@@ -172,7 +172,7 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
-func TestF09DamagedFilesAreSetAside(t *testing.T) {
+func TestDamagedFilesAreSetAside(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name   string
@@ -185,11 +185,11 @@ func TestF09DamagedFilesAreSetAside(t *testing.T) {
 			check(t, os.WriteFile(path, []byte(`{"key":"other","version":1,"value":1}`), 0o600))
 		}},
 		{"huge", func(t *testing.T, path string) { check(t, os.Truncate(path, 100<<20)) }},
-		{"F06 symlink", func(t *testing.T, path string) {
+		{"symlink", func(t *testing.T, path string) {
 			check(t, os.Remove(path))
 			check(t, os.Symlink("/etc/passwd", path))
 		}},
-		{"F06 dangling symlink", func(t *testing.T, path string) {
+		{"dangling symlink", func(t *testing.T, path string) {
 			check(t, os.Remove(path))
 			check(t, os.Symlink(path+".elsewhere", path))
 		}},
@@ -250,7 +250,7 @@ func TestSaveReplacesSymlink(t *testing.T) {
 	}
 }
 
-func TestF09ParallelSavesOfOneProcess(t *testing.T) {
+func TestParallelSavesOfOneProcess(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), nil)
 	var wg sync.WaitGroup

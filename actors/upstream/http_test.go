@@ -46,7 +46,7 @@ func TestHTTPCallsWithHeadersAndExactIntegers(t *testing.T) {
 	}
 }
 
-func TestC03ForgottenSession(t *testing.T) {
+func TestForgottenSession(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusNotFound, http.StatusBadRequest} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestHTTPAnswersAreBounded(t *testing.T) {
 	mustCall(t, c, "t", `{}`)
 }
 
-func TestC22HTTPCallsAreCancelledAtTheServer(t *testing.T) {
+func TestHTTPCallsAreCancelledAtTheServer(t *testing.T) {
 	t.Parallel()
 	p, url := newPeer(t)
 	arrived, release := make(chan struct{}), make(chan struct{})

@@ -65,7 +65,7 @@ func TestServerThatClosesItsOutputIsLost(t *testing.T) {
 	}
 }
 
-func TestC25ExitAtStart(t *testing.T) {
+func TestExitAtStart(t *testing.T) {
 	t.Parallel()
 	code := 7
 	_, err := Dial(t.Context(), fakeConfig(t, fakeup.Script{Exit: &code, Stderr: "no licence\n"}))
@@ -119,7 +119,7 @@ func TestHandshakeThatIsRefused(t *testing.T) {
 	}
 }
 
-func TestC24HalfStartedServerIsKilledWithItsGroup(t *testing.T) {
+func TestHalfStartedServerIsKilledWithItsGroup(t *testing.T) {
 	t.Parallel()
 	journal := filepath.Join(t.TempDir(), "journal")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -200,7 +200,7 @@ func TestServerThatIgnoresTermIsKilled(t *testing.T) {
 	}
 }
 
-func TestF05E09Environment(t *testing.T) {
+func TestEnvironment(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "x")
 	t.Setenv("LC_TIME", "C.UTF-8")
 	cfg := fakeConfig(t, fakeup.Script{})

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestC32Refusals(t *testing.T) {
+func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name, header, value, body string
@@ -45,7 +45,7 @@ func TestC32Refusals(t *testing.T) {
 	}
 }
 
-func TestC32TooManyRequestsKeepsAway(t *testing.T) {
+func TestTooManyRequestsKeepsAway(t *testing.T) {
 	t.Parallel()
 	p, url := newPeer(t)
 	c := dial(t, httpConfig(url))
@@ -60,7 +60,7 @@ func TestC32TooManyRequestsKeepsAway(t *testing.T) {
 	}
 }
 
-func TestC32NoCredentialsToAnotherHost(t *testing.T) {
+func TestNoCredentialsToAnotherHost(t *testing.T) {
 	t.Parallel()
 	var elsewhere atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))

@@ -14,7 +14,7 @@ import (
 	"github.com/thawpool/thawpool/actors/upstream/fakeup"
 )
 
-func TestC28IntegersAreExactBothWays(t *testing.T) {
+func TestIntegersAreExactBothWays(t *testing.T) {
 	t.Parallel()
 	c := dial(t, fakeConfig(t, fakeup.Script{}))
 	if raw := mustCall(t, c, "get_id", `{}`); !strings.Contains(raw, `"structuredContent":{"id":1915883588174806058}`) {
@@ -25,7 +25,7 @@ func TestC28IntegersAreExactBothWays(t *testing.T) {
 	}
 }
 
-func TestC07NoiseOnStdoutIsSkipped(t *testing.T) {
+func TestNoiseOnStdoutIsSkipped(t *testing.T) {
 	t.Parallel()
 	c := dial(t, fakeConfig(t, fakeup.Script{Lines: []string{
 		"Starting...", "{", "  x: 1", "}", "", "   ", "repeat 1000000", "\xff\xfe\x00", `{"level":"info","id":2}`,
@@ -73,7 +73,7 @@ func TestBytesThatAreNotUTF8AreReplaced(t *testing.T) {
 	}
 }
 
-func TestC09C10Pages(t *testing.T) {
+func TestPages(t *testing.T) {
 	t.Parallel()
 	var many []json.RawMessage
 	for i := range 101 {
@@ -100,7 +100,7 @@ func TestC09C10Pages(t *testing.T) {
 	}
 }
 
-func TestC17C18ResultsComeWhole(t *testing.T) {
+func TestResultsComeWhole(t *testing.T) {
 	t.Parallel()
 	c := dial(t, fakeConfig(t, fakeup.Script{}))
 	if raw := mustCall(t, c, "fail", `{"text":"quota"}`); !strings.Contains(raw, `"isError":true`) || !strings.Contains(raw, "quota") {
@@ -119,7 +119,7 @@ func TestC17C18ResultsComeWhole(t *testing.T) {
 	}
 }
 
-func TestC19StderrIsAlwaysRead(t *testing.T) {
+func TestStderrIsAlwaysRead(t *testing.T) {
 	t.Parallel()
 	c := dial(t, fakeConfig(t, fakeup.Script{Stderr: "first\n", Flood: 512 << 10}))
 	mustCall(t, c, "echo", `{}`)
@@ -128,7 +128,7 @@ func TestC19StderrIsAlwaysRead(t *testing.T) {
 	}
 }
 
-func TestC22CancelledUpstreamAndConnectionReused(t *testing.T) {
+func TestCancelledUpstreamAndConnectionReused(t *testing.T) {
 	t.Parallel()
 	journal := filepath.Join(t.TempDir(), "journal")
 	c := dial(t, fakeConfig(t, fakeup.Script{Journal: journal}))
@@ -176,7 +176,7 @@ func TestDeafServerBlocksNobody(t *testing.T) {
 	wg.Wait()
 }
 
-func TestC27ChatterDoesNotStarveCalls(t *testing.T) {
+func TestChatterDoesNotStarveCalls(t *testing.T) {
 	t.Parallel()
 	c := dial(t, fakeConfig(t, fakeup.Script{Chatter: 50 * time.Microsecond}))
 	for i := range 20 {
@@ -201,7 +201,7 @@ func TestManyCallsShareOneConnection(t *testing.T) {
 	wg.Wait()
 }
 
-func TestC11ChangesAreHeardWithoutTheCapability(t *testing.T) {
+func TestChangesAreHeardWithoutTheCapability(t *testing.T) {
 	t.Parallel()
 	c := dial(t, fakeConfig(t, fakeup.Script{}))
 	mustCall(t, c, "change", `{"times":10,"tools":[{"name":"b","inputSchema":{"type":"object"}}]}`)

@@ -20,7 +20,7 @@ import (
 
 func TestRoundTrip(t *testing.T) {
 	both(t, func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime) {
-		for range 3 { // D20: an id may be used again at once
+		for range 3 { // an id may be used again at once
 			sb := ctrdtest.Boot(t, rt, "round-trip")
 			if out := must(t, sb, "print(6*7)"); out != "42\n" {
 				t.Fatalf("%q", out)
@@ -47,7 +47,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// TestFrozen reads the freezer: a ready sandbox is really frozen (D06, D07), and gets no processor time.
+// TestFrozen reads the freezer: a ready sandbox is really frozen, and gets no processor time.
 func TestFrozen(t *testing.T) {
 	both(t, func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime) {
 		sb := ctrdtest.Boot(t, rt, "frozen")
@@ -77,7 +77,7 @@ func TestFrozen(t *testing.T) {
 	})
 }
 
-// TestThawOfDead: a sandbox that died in the pool is known as such at hand-out (D06).
+// TestThawOfDead: a sandbox that died in the pool is known as such at hand-out.
 func TestThawOfDead(t *testing.T) {
 	both(t, func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime) {
 		sb := ctrdtest.Boot(t, rt, "dead")
@@ -194,7 +194,7 @@ func TestManyAtOnce(t *testing.T) {
 	})
 }
 
-// TestLabels: containerd itself must never start or keep a sandbox (D05), and anyone can tell whose it is.
+// TestLabels: containerd itself must never start or keep a sandbox, and anyone can tell whose it is.
 func TestLabels(t *testing.T) {
 	e, _ := env(t)
 	rt := e.Runtime(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/thawpool/thawpool/runtime/guest"
 )
 
-// TestDestroyInEachState covers D03: no state refuses, hangs, or leaves anything.
+// TestDestroyInEachState: no state refuses, hangs, or leaves anything.
 func TestDestroyInEachState(t *testing.T) {
 	states := map[string]func(t *testing.T, e *ctrdtest.Env, sb runtime.Sandbox){
 		"frozen": func(*testing.T, *ctrdtest.Env, runtime.Sandbox) {},
@@ -133,7 +133,7 @@ func TestBootCancelled(t *testing.T) {
 	})
 }
 
-// TestHostKeepsNothing: descriptors and goroutines come back to where they were (D26).
+// TestHostKeepsNothing: descriptors and goroutines come back to where they were.
 func TestHostKeepsNothing(t *testing.T) {
 	both(t, func(t *testing.T, _ *ctrdtest.Env, rt *ctrd.Runtime) {
 		cycle := func(i int) {

@@ -101,7 +101,7 @@ func TestKillRunner(t *testing.T) {
 	})
 }
 
-// TestKillShim covers D04: sandboxes of a dead shim are known as lost at once, and go without a trace.
+// TestKillShim: sandboxes of a dead shim are known as lost at once, and go without a trace.
 func TestKillShim(t *testing.T) {
 	both(t, func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime) {
 		frozen := ctrdtest.Boot(t, rt, "shim-frozen")
@@ -218,7 +218,7 @@ func TestHungDaemon(t *testing.T) {
 // ownerEnv makes this test binary an owner that boots sandboxes and then waits to be killed.
 const ownerEnv = "THAWPOOL_TEST_OWNER"
 
-// TestKillOwner covers D02 and D25: what a killed process has left is removed while others go on.
+// TestKillOwner: what a killed process has left is removed while others go on.
 func TestKillOwner(t *testing.T) {
 	if os.Getenv(ownerEnv) != "" {
 		ownAndWait(t)
@@ -378,7 +378,7 @@ func TestAttached(t *testing.T) {
 	owner.RequireNone(t, base)
 }
 
-// TestLimitsMustHold covers D12: where limits cannot be shown to hold, nothing runs.
+// TestLimitsMustHold: where limits cannot be shown to hold, nothing runs.
 func TestLimitsMustHold(t *testing.T) {
 	both(t, func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime) {
 		elsewhere := e.Runtime(t, func(c *ctrd.Config) {

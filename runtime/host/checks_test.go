@@ -66,13 +66,13 @@ func TestPreflightNamesWhatIsMissing(t *testing.T) {
 			f.remove("/usr/bin/newuidmap")
 			f.remove("/etc/os-release")
 		}, "newuidmap", []string{"newuidmap is not installed"}, []string{"install the package", "newuidmap"}},
-		{"E02 newuidmap without setuid", V1, func(f *fakeMachine) { f.chmod("/usr/bin/newuidmap", 0o755) },
+		{"newuidmap without setuid", V1, func(f *fakeMachine) { f.chmod("/usr/bin/newuidmap", 0o755) },
 			"newuidmap", []string{"/usr/bin/newuidmap", "neither setuid root"}, []string{"sudo chmod u+s", "newuidmap"}},
-		{"E02 no subuid range", V1, func(f *fakeMachine) { f.write("/etc/subuid", "bob:100000:65536\n") },
+		{"no subuid range", V1, func(f *fakeMachine) { f.write("/etc/subuid", "bob:100000:65536\n") },
 			"subids", []string{"/etc/subuid has no range for alice"}, []string{"sudo thawpool setup --user alice"}},
 		{"no subgid file", V1, func(f *fakeMachine) { f.remove("/etc/subgid") },
 			"subids", []string{"/etc/subgid has no range for alice"}, []string{"sudo thawpool setup --user alice"}},
-		{"E02 too small a range", V1, func(f *fakeMachine) { f.write("/etc/subuid", "alice:100000:1000\n") },
+		{"too small a range", V1, func(f *fakeMachine) { f.write("/etc/subuid", "alice:100000:1000\n") },
 			"subids", []string{"only 1000 ids", "65536"}, []string{"sudo thawpool setup --user alice"}},
 		{"binary missing", V1, func(f *fakeMachine) { f.remove("/opt/thawpool/bin/runc") },
 			"binaries", []string{"runc is missing"}, []string{"make build"}},
@@ -88,11 +88,11 @@ func TestPreflightNamesWhatIsMissing(t *testing.T) {
 			"cgroups", []string{"freezer control group", "mode ----------"}, []string{"sudo thawpool setup --user alice"}},
 		{"empty cpuset", V1, func(f *fakeMachine) { f.write("/sys/fs/cgroup/cpuset"+base+"/cpuset.mems", "\n") },
 			"cgroups", []string{"cpuset.mems", "empty"}, []string{"sudo thawpool setup --user alice"}},
-		{"D12 no user manager", V2, func(f *fakeMachine) { f.remove("/sys/fs/cgroup/user.slice") },
+		{"no user manager", V2, func(f *fakeMachine) { f.remove("/sys/fs/cgroup/user.slice") },
 			"cgroups", []string{"systemd user manager of alice does not run"}, []string{"sudo thawpool setup --user alice"}},
-		{"D12 no runtime directory", V2, func(f *fakeMachine) { f.remove("/run/user") },
+		{"no runtime directory", V2, func(f *fakeMachine) { f.remove("/run/user") },
 			"cgroups", []string{fmt.Sprintf("/run/user/%d does not exist", uid)}, []string{"sudo thawpool setup --user alice"}},
-		{"D12 controllers not delegated", V2, func(f *fakeMachine) {
+		{"controllers not delegated", V2, func(f *fakeMachine) {
 			f.write("/sys/fs/cgroup"+UserManagerGroup(uid)+"/cgroup.controllers", "pids\n")
 		}, "cgroups", []string{"does not delegate the controllers memory, cpu to alice"}, []string{"sudo thawpool setup --user alice"}},
 		{"controllers not delegated yet", V2, func(f *fakeMachine) {
@@ -103,7 +103,7 @@ func TestPreflightNamesWhatIsMissing(t *testing.T) {
 			"cgroups", []string{"cgroup v2 without systemd"}, []string{"systemd"}},
 		{"no cgroups", V1, func(f *fakeMachine) { f.write("/proc/self/mountinfo", "") },
 			"cgroups", []string{"no cgroup controller for memory, pids, cpuacct, freezer"}, []string{"mount -t cgroup2"}},
-		{"D12 limits do not hold", V1, func(f *fakeMachine) {
+		{"limits do not hold", V1, func(f *fakeMachine) {
 			f.probe = func(g Group) error { return fmt.Errorf("%s: no such controller", g.Path()) }
 		}, "limits", []string{"cannot be limited or frozen", base}, []string{"sudo thawpool setup --user alice"}},
 		{"no overlayfs", V1, func(f *fakeMachine) {
@@ -149,8 +149,8 @@ func TestPreflightNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// E03: a user whom no password database knows gets words, and no panic.
-func TestE03UserWithoutPasswordEntry(t *testing.T) {
+// A user whom no password database knows gets words, and no panic.
+func TestUserWithoutPasswordEntry(t *testing.T) {
 	f := newFake(t, V1)
 	f.lookup = func(uid int) (*user.User, error) { return nil, user.UnknownUserIdError(uid) }
 	f.write("/etc/subuid", fmt.Sprintf("%d:100000:65536\n", f.euid))
@@ -160,8 +160,8 @@ func TestE03UserWithoutPasswordEntry(t *testing.T) {
 	}
 }
 
-// E03: an entry by number serves as well as one by name, and ranges add up.
-func TestE03NumericSubIDs(t *testing.T) {
+// An entry by number serves as well as one by name, and ranges add up.
+func TestNumericSubIDs(t *testing.T) {
 	f := newFake(t, V1)
 	f.write("/etc/subuid", fmt.Sprintf("# comment\nalice:100000:32768\n%d:200000:32768\n", f.euid))
 	for _, c := range f.preflight(f.euid, f.bin, "") {

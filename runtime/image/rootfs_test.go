@@ -174,7 +174,7 @@ func runIn(t *testing.T, root, code string) string {
 	return string(out)
 }
 
-// A40: zones work on a machine without tzdata, and the zone is UTC.
+// Zones work on a machine without tzdata, and the zone is UTC.
 func TestZonesA40(t *testing.T) {
 	got := runIn(t, unpackRoot(t), `
 from datetime import datetime, timezone

@@ -76,9 +76,9 @@ func contains(problems []string, parts ...string) bool {
 func TestFilesThatPeopleHave(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, config string }{
-		{"E05 comments", "{ \"mcpServers\": { // note\n \"a\": {\"command\": \"./fake_up\"} /* x */ } }"},
-		{"E06 byte order mark", "\ufeff{\"mcpServers\":{\"a\":{\"command\":\"./fake_up\"}}}"},
-		{"E07 trailing commas", `{"mcpServers":{"a":{"command":"./fake_up",},},}`},
+		{"comments", "{ \"mcpServers\": { // note\n \"a\": {\"command\": \"./fake_up\"} /* x */ } }"},
+		{"byte order mark", "\ufeff{\"mcpServers\":{\"a\":{\"command\":\"./fake_up\"}}}"},
+		{"trailing commas", `{"mcpServers":{"a":{"command":"./fake_up",},},}`},
 		{"VS Code", `{"servers":{"a":{"type":"stdio","command":"./fake_up"}},"inputs":[]}`},
 		{"VS Code settings", `{"mcp":{"servers":{"a":{"command":"./fake_up"}}}}`},
 		{"no wrapper", `{"a":{"command":"./fake_up"}}`},
@@ -105,9 +105,9 @@ func TestBadFilesHarmNoOthers(t *testing.T) {
 		wide = append(wide, byte(u), byte(u>>8))
 	}
 	for _, tc := range []struct{ name, config, where, what string }{
-		{"E05 syntax", "{\n  \"mcpServers\": {\n    \"a\": {\"command\" \"x\"}\n}}", "MCPs/m.json:3:", "invalid character"},
-		{"E06 UTF-16", string(wide), "MCPs/m.json", "UTF-16"},
-		{"E06 UTF-16 without a mark", string(wide[2:]), "MCPs/m.json", "UTF-16"},
+		{"syntax", "{\n  \"mcpServers\": {\n    \"a\": {\"command\" \"x\"}\n}}", "MCPs/m.json:3:", "invalid character"},
+		{"UTF-16", string(wide), "MCPs/m.json", "UTF-16"},
+		{"UTF-16 without a mark", string(wide[2:]), "MCPs/m.json", "UTF-16"},
 		{"not UTF-8", "{\n \"\xff\": 1}", "MCPs/m.json", "line 2, column 3"},
 		{"empty", " \n", "MCPs/m.json", "empty"},
 		{"not an object", `[1]`, "MCPs/m.json:1:1", "no object"},
@@ -146,7 +146,7 @@ func TestBadFilesHarmNoOthers(t *testing.T) {
 	}
 }
 
-func TestE08Variables(t *testing.T) {
+func TestVariables(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	h.write("MCPs/x.json", `{"mcpServers":{
@@ -182,7 +182,7 @@ func TestE08Variables(t *testing.T) {
 	}
 }
 
-func TestE09EmptyEnvValueIsKept(t *testing.T) {
+func TestEmptyEnvValueIsKept(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	h.write("MCPs/x.json", `{"mcpServers":{"a":{"command":"fake_up","env":{"MY":"","N":1,"B":true}}}}`)
@@ -193,7 +193,7 @@ func TestE09EmptyEnvValueIsKept(t *testing.T) {
 	}
 }
 
-func TestE11SelfIsSkipped(t *testing.T) {
+func TestSelfIsSkipped(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	self := h.src.Self
@@ -239,7 +239,7 @@ func TestE11SelfIsSkipped(t *testing.T) {
 	}
 }
 
-func TestE12Names(t *testing.T) {
+func TestNames(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	h.write("MCPs/x.json", `{"mcpServers":{"../evil":{"command":"x"},"a/b":{"command":"x"},"":{"command":"x"},"CON":{"command":"x"},
@@ -253,7 +253,7 @@ func TestE12Names(t *testing.T) {
 	}
 }
 
-func TestE13Duplicates(t *testing.T) {
+func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	h.write("MCPs/a.json", "{\"mcpServers\":{\"a\":{\"command\":\"./one\"},\n\"a\":{\"command\":\"./two\"}}}")

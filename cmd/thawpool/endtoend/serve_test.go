@@ -102,8 +102,8 @@ func TestHitsComeFromFrozenSandboxes(t *testing.T) {
 	e.RequireNone(t, base)
 }
 
-// An end of input while the pool warms up is an end like any other (B02).
-func TestB02EndWhileWarming(t *testing.T) {
+// An end of input while the pool warms up is an end like any other.
+func TestEndWhileWarming(t *testing.T) {
 	e, base := env(t)
 	for range 3 {
 		s := serve(t, e, "--pool-size", "8")
@@ -112,8 +112,8 @@ func TestB02EndWhileWarming(t *testing.T) {
 	e.RequireNone(t, base)
 }
 
-// What was sent before the end of input is answered, once (B04).
-func TestB04AnswersAfterEnd(t *testing.T) {
+// What was sent before the end of input is answered, once.
+func TestAnswersAfterEnd(t *testing.T) {
 	e, base := env(t)
 	s := serve(t, e, "--pool-size", "4").open()
 	s.do(1, "pass")
@@ -136,8 +136,8 @@ func TestB04AnswersAfterEnd(t *testing.T) {
 	e.RequireNone(t, base)
 }
 
-// 5 MB of code and 5 MB of output pass (B10).
-func TestB10BigMessages(t *testing.T) {
+// 5 MB of code and 5 MB of output pass.
+func TestBigMessages(t *testing.T) {
 	e, base := env(t)
 	s := serve(t, e, "--pool-size", "1", "--output-max", "16m").open()
 	big := strings.Repeat("0123456789abcdef", 5<<20/16)
@@ -170,8 +170,8 @@ func TestWholeOutput(t *testing.T) {
 	e.RequireNone(t, base)
 }
 
-// A cancelled call is killed, its place is free at once, and it gets no answer (B11, B12).
-func TestB11Cancel(t *testing.T) {
+// A cancelled call is killed, its place is free at once, and it gets no answer.
+func TestCancel(t *testing.T) {
 	e, base := env(t)
 	s := serve(t, e, "--pool-size", "1", "--pool-max", "1").open()
 	s.do(1, "pass")
@@ -190,8 +190,8 @@ func TestB11Cancel(t *testing.T) {
 	e.RequireNone(t, base)
 }
 
-// A slow call holds up neither ping nor the list of tools nor another call (B18).
-func TestB18SlowCall(t *testing.T) {
+// A slow call holds up neither ping nor the list of tools nor another call.
+func TestSlowCall(t *testing.T) {
 	e, base := env(t)
 	s := serve(t, e, "--pool-size", "2").open()
 	s.call(1, "import time\ntime.sleep(60)")
@@ -322,7 +322,7 @@ func TestOutputClosed(t *testing.T) {
 }
 
 // Where sandboxes cannot run the server still answers, says what is missing in doctor's words, and keeps to the protocol
-// (B22, E02).
+// .
 func TestSaysWhatIsMissing(t *testing.T) {
 	e, _ := env(t)
 	empty := t.TempDir()
@@ -348,8 +348,8 @@ func TestSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// Progress comes with the client's token alone, and before the result (B15, B16).
-func TestB15Progress(t *testing.T) {
+// Progress comes with the client's token alone, and before the result.
+func TestProgress(t *testing.T) {
 	e, base := env(t)
 	s := serve(t, e, "--pool-size", "1").open()
 	s.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_python","_meta":{"progressToken":0},"arguments":{"code":"import time\ntime.sleep(5.5)"}}}`)
@@ -363,8 +363,8 @@ func TestB15Progress(t *testing.T) {
 	e.RequireNone(t, base)
 }
 
-// A timeout within the maximum is given in full, beyond it the call is refused (A30).
-func TestA30Timeout(t *testing.T) {
+// A timeout within the maximum is given in full, beyond it the call is refused.
+func TestTimeout(t *testing.T) {
 	e, base := env(t)
 	s := serve(t, e, "--pool-size", "1", "--timeout", "1", "--max-timeout", "10").open()
 	began := time.Now()

@@ -95,7 +95,7 @@ func TestUserThatCannotBePrepared(t *testing.T) {
 }
 
 // usermod knows only /etc/passwd; an account of a directory service gets its line all the same.
-func TestE03SubIDsOfADirectoryUser(t *testing.T) {
+func TestSubIDsOfADirectoryUser(t *testing.T) {
 	f := newFake(t, v1Mounts)
 	f.addUser("ldap.user")
 	f.put("/etc/subuid", "bob:100000:65536") // without a final newline

@@ -132,7 +132,7 @@ class Values(Case):
             ("x = 1\nx", "1"),
             ("import asyncio\nawait asyncio.sleep(0, 'v')", "'v'"),
             ("[await f() for f in ()]", "[]"),
-            ("9007199254740993", "9007199254740993"),  # A29
+            ("9007199254740993", "9007199254740993"),
         ):
             with self.subTest(code=code):
                 self.assertEqual(self.good(code).value, value)
