@@ -111,31 +111,6 @@ func (a *clientActor) Receive(c actor.Context) {
 	a.publish()
 }
 
-// replaced tells that this incarnation hung, and that another one has taken over.
-func (a *clientActor) replaced() bool { return a.gen != 0 && a.gen != a.srv.current() }
-
-// stale tells that a message is not for this incarnation, and does what must be done about it all the same.
-func (a *clientActor) stale(m any) bool {
-	if a.replaced() {
-		if q, ok := m.(acquireConn); ok {
-			q.reply <- grantedConn{err: a.restarting()}
-		}
-		return true
-	}
-	news, ok := m.(interface{ incarnation() uint64 })
-	if !ok || news.incarnation() == a.gen {
-		return false
-	}
-	if d, ok := m.(dialedConn); ok && d.conn != nil {
-		a.close([]*upstream.Conn{d.conn})
-	}
-	return true
-}
-
-func (a *clientActor) restarting() error {
-	return fmt.Errorf("server %q: its connections are being restarted; try again", a.srv.def.Name)
-}
-
 // own marks what this incarnation sends itself.
 func (a *clientActor) own() ofIncarnation { return ofIncarnation{gen: a.gen} }
 

@@ -259,7 +259,8 @@ func TestHungClientIsReplaced(t *testing.T) {
 	close(stuck.freed)
 	<-lost // its connection was the old Client's: any answer will do
 	r.mustCall("up", "echo", `{}`)
-	if st := b.statusOf("up"); st.State != ClientRunning || st.Instances != 1 || len(st.PIDs) != 1 {
-		t.Errorf("%+v", st)
-	}
+	eventually(t, "one connection is left, in nobody's hands", func() bool {
+		st := b.statusOf("up")
+		return st.State == ClientRunning && st.Instances == 1 && len(st.PIDs) == 1 && st.InFlight == 0
+	})
 }

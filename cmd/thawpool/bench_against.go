@@ -179,6 +179,10 @@ func (b *benchRun) contenders(ctx context.Context, dir string) ([]*contender, er
 		b.note("without a server there are no tool calls: only thawpool, watched and stock are compared")
 		return all, nil
 	}
+	bares := []string{nameBare, nameBwrap, namePodman}
+	if !slices.ContainsFunc(bares, func(name string) bool { return slices.Contains(b.o.against, name) }) {
+		return all, nil
+	}
 	root := filepath.Join(dir, "root")
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return all, err
@@ -188,7 +192,7 @@ func (b *benchRun) contenders(ctx context.Context, dir string) ([]*contender, er
 	if err != nil {
 		return all, err
 	}
-	for _, name := range []string{nameBare, nameBwrap, namePodman} {
+	for _, name := range bares {
 		if !slices.Contains(b.o.against, name) {
 			continue
 		}
