@@ -47,9 +47,11 @@ type shims struct {
 	mu sync.Mutex
 	// all that can be joined or still have sandboxes
 	all []*shim
+	// patience with the start of one: a machine that is slower than any is given twice the time at the next
+	patience time.Duration
 }
 
-func newShims(s *session) *shims { return &shims{s: s} }
+func newShims(s *session) *shims { return &shims{s: s, patience: shimPatience} }
 
 // take finds a place for one sandbox, in a new shim when all are full. The caller calls joined when the task is made, or
 // will not be, and give when the sandbox is gone.
@@ -75,7 +77,7 @@ func (p *shims) take(ctx context.Context) (*shim, error) {
 	// A boot that gives up must not spoil it for others, so the start has the session's time.
 	p.s.work.Go(func() {
 		defer close(h.ready)
-		h.err = p.start(p.s.ctx, h)
+		h.err = p.startInTime(p.s.ctx, h)
 		if h.err != nil {
 			p.condemn(h)
 		}
@@ -97,6 +99,31 @@ func (p *shims) await(ctx context.Context, h *shim) error {
 		p.give(h)
 	}
 	return err
+}
+
+// startInTime gives up a start that hangs: boots would wait for it, and for nothing else.
+func (p *shims) startInTime(ctx context.Context, h *shim) error {
+	p.mu.Lock()
+	patience := p.patience
+	p.mu.Unlock()
+	late := errors.New("it takes longer than " + patience.String())
+	ctx, cancel := context.WithCancelCause(ctx)
+	t := time.AfterFunc(patience, func() { cancel(late) })
+	err := p.start(ctx, h)
+	t.Stop()
+	if err != nil && errors.Is(context.Cause(ctx), late) {
+		p.mu.Lock()
+		p.patience = max(p.patience, min(2*patience, p.s.cfg.BootTimeout))
+		p.mu.Unlock()
+		err = fmt.Errorf("%w: %w: %w", runtime.ErrUnavailable, late, err)
+	}
+	if err != nil {
+		cancel(nil)
+		return err
+	}
+	end := h.end
+	h.end = func() { end(); cancel(nil) } // the context is its watch's
+	return nil
 }
 
 // start makes a shim that can be joined. On an error nothing of it is left, as far as the daemon can be reached.

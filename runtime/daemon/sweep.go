@@ -47,24 +47,35 @@ func (k *keeper) sweep(ctx context.Context, b *box, all bool, living map[host.Ow
 	return err
 }
 
-// socketGrace is how old a socket must be to be taken for a dead shim's: one that is just being made answers nobody for
-// a moment.
+// socketGrace is how long nobody must have listened on a socket for it to be taken for a dead shim's: one that is just
+// being made answers nobody for a moment.
 const socketGrace = 2 * time.Second
 
-// deadSockets removes the sockets that nobody listens on any more. The stock shim leaves some, and so does SIGKILL.
-func deadSockets(dir string) {
+// suspects are the sockets on which nobody listens, with the time at which that was first seen.
+type suspects map[string]time.Time
+
+// sweep removes the sockets that nobody has listened on for a while. The stock shim leaves some, and so does SIGKILL.
+func (s suspects) sweep(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return // made with the first shim
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		info, err := e.Info()
-		if err != nil || info.Mode()&fs.ModeSocket == 0 || time.Since(info.ModTime()) < socketGrace {
-			continue
+		since, seen := s[path]
+		switch {
+		case e.Type()&fs.ModeSocket == 0 || !refuses(path):
+			delete(s, path)
+		case !seen:
+			s[path] = time.Now()
+		case time.Since(since) >= socketGrace:
+			_ = os.Remove(path)
+			delete(s, path)
 		}
-		if refuses(path) {
-			_ = os.Remove(path) // or at the next look
+	}
+	for path := range s { // gone by itself
+		if _, err := os.Lstat(path); err != nil {
+			delete(s, path)
 		}
 	}
 }

@@ -18,6 +18,7 @@ type watch struct {
 	b   *box
 	ctx context.Context // of the questions; ends with the watch
 
+	suspects          suspects
 	health            chan error
 	asking            bool
 	asked             time.Time
@@ -37,7 +38,7 @@ func (k *keeper) watch(ctx context.Context, b *box) (why reason, release func())
 	defer cancel()
 	now := time.Now()
 	w := &watch{
-		k: k, b: b, ctx: questions, lastSweep: now, unused: now,
+		k: k, b: b, ctx: questions, suspects: suspects{}, lastSweep: now, unused: now,
 		health: make(chan error, 1), swept: make(chan error, 1), // an answer after the end waits for nobody
 	}
 	lost := b.lost()
@@ -86,7 +87,7 @@ func (w *watch) askHealth(now time.Time) {
 		defer cancel()
 		w.health <- serving(ctx, w.k.layout.socket())
 	}()
-	deadSockets(w.k.layout.path("run", "s"))
+	w.suspects.sweep(w.k.layout.path("run", "s"))
 }
 
 // hangs takes an answer, and tells whether that was one failure too many.

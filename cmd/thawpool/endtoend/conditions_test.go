@@ -222,7 +222,7 @@ func TestFaultMemories(t *testing.T) {
 			t.Errorf("round %d: %v", round, err)
 		}
 	}
-	requireClean(t, e, base)
+	requireClean(t, e, base, recovery)
 }
 
 // wholeMemory reads the memory that was being written.
