@@ -3,7 +3,8 @@
 //
 // The rooms below it hold the parts: ctrd implements both interfaces on containerd, daemon keeps the private rootless
 // containerd, image makes and imports root filesystems, guest is what runs inside, host reads and prepares cgroups and
-// user namespaces, shim is our own containerd shim, fake is a sandbox in memory for tests.
+// user namespaces, inspect tells how a sandbox is confined, shim is our own containerd shim, fake is a sandbox in memory
+// for tests.
 package runtime
 
 import (
