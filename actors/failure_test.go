@@ -384,6 +384,25 @@ func TestBootPanics(t *testing.T) {
 	})
 }
 
+// A call that has waited too long is told why the last boot failed, also while the next one hangs.
+func TestLateCallIsToldTheCause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var boots atomic.Int32
+		rt := &fake.Runtime{BootFunc: func(ctx context.Context, _ string) error {
+			if boots.Add(1) == 1 {
+				return errors.New("no such runtime")
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		b := start(t, rt, withPool(func(c *pool.Config) { c.Size, c.Refill, c.QueueWait = 1, 1, 5*time.Second }))
+		defer b.close()
+		time.Sleep(time.Second)
+		wantError(t, b.run("x"), StatusRejected, "--queue-wait", "no such runtime")
+	})
+}
+
 // Destroying is tried until it works, and what is not gone counts.
 func TestDestroyIsRetried(t *testing.T) {
 	t.Parallel()

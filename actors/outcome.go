@@ -80,10 +80,10 @@ func rejection(r pool.Reject, cfg pool.Config) Result {
 	switch r.Reason {
 	case pool.ReasonFull:
 		return rejected("every sandbox is busy and %d calls wait already, as many as may (--queue); "+
-			"try again later, or raise --pool-max or --queue", cfg.Queue)
+			"try again later, or raise --pool-max or --queue%s", cfg.Queue, lastBoot(r))
 	case pool.ReasonLate:
 		return rejected("no sandbox came free within %s (--queue-wait); "+
-			"try again later, or raise --pool-size, --pool-max or --queue-wait", cfg.QueueWait)
+			"try again later, or raise --pool-size, --pool-max or --queue-wait%s", cfg.QueueWait, lastBoot(r))
 	case pool.ReasonEmpty:
 		return rejected("no sandbox is ready and calls do not wait (--pool-empty=refuse); " +
 			"try again in a moment, or raise --pool-size or set --pool-empty=wait")
@@ -97,6 +97,14 @@ func rejection(r pool.Reject, cfg pool.Config) Result {
 		return rejected("thawpool is shutting down")
 	}
 	return Result{Status: StatusRejected, Error: &RunError{Type: typeInternal, Message: causeText(r.Cause)}}
+}
+
+// lastBoot is what may have kept a call waiting although boots are still tried.
+func lastBoot(r pool.Reject) string {
+	if r.Cause == nil {
+		return ""
+	}
+	return "; the last boot failed: " + r.Cause.Error()
 }
 
 func causeText(err error) string {
