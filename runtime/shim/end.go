@@ -10,8 +10,11 @@ import (
 )
 
 const (
-	// answerPatience bounds how long a shim that was asked to end waits until nobody is connected any more.
-	answerPatience = 5 * time.Second
+	// answerPatience bounds how long a shim that was asked to end waits until nobody is connected any more. containerd may
+	// keep connections that it used for tasks, so this is not rare.
+	answerPatience = time.Second
+	// eventPatience bounds the publishing of the last events.
+	eventPatience = 5 * time.Second
 	answerPoll     = 2 * time.Millisecond
 )
 
@@ -39,7 +42,7 @@ func (s *service) exit() {
 		}
 		time.Sleep(answerPoll)
 	}
-	ctx, cancel = context.WithTimeout(context.Background(), answerPatience)
+	ctx, cancel = context.WithTimeout(context.Background(), eventPatience)
 	defer cancel()
 	if err := s.events.drain(ctx); err != nil {
 		s.events.log.WithError(err).Warn("events not published")

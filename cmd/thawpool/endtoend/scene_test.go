@@ -32,7 +32,7 @@ const (
 
 // The code of the calls that a scene makes.
 const (
-	runningCode   = "await mcp_abacus.note(name='running')\nimport time\ntime.sleep(1.5)\nprint('ran')"
+	runningCode   = "await mcp_abacus.note(name='running')\nimport time\ntime.sleep(3)\nprint('ran')"
 	callingCode   = "print(await mcp_abacus.hold(name='calling'))"
 	leasedCode    = "print('leased')"
 	answeringCode = "print('a' * 600_000)"
@@ -101,12 +101,21 @@ func (sc *scene) allStages(size int) {
 	sc.awaitNote("calling")
 	sc.lease(size)
 	sc.s.gate.Lock()
-	done := len(sc.events("done"))
-	sc.call(stageAnswering, answeringCode)
-	sc.awaitEvents("done", done+1)
-	sc.call(stageDestroyed, destroyedCode)
-	sc.awaitEvents("done", done+2)
-	sc.boxes[stageDestroyed] = sc.events("lease")[len(sc.events("lease"))-1].Sandbox
+	sc.callToEnd(stageAnswering, answeringCode)
+	sc.callToEnd(stageDestroyed, destroyedCode)
+}
+
+// callToEnd makes a call and waits until it has ended, though nobody reads its answer.
+func (sc *scene) callToEnd(stage, code string) {
+	sc.t.Helper()
+	before := len(sc.events("lease"))
+	sc.call(stage, code)
+	sc.awaitEvents("lease", before+1)
+	lease := sc.events("lease")[before]
+	sc.boxes[stage] = lease.Sandbox
+	sc.soon(stage, func() bool {
+		return slices.ContainsFunc(sc.events("done"), func(e event) bool { return e.Request == lease.Request })
+	})
 }
 
 // release lets everything go on that the scene holds up.
@@ -227,12 +236,16 @@ func (sc *scene) events(kind string) []event {
 
 func (sc *scene) awaitEvents(kind string, n int) {
 	sc.t.Helper()
-	deadline := time.Now().Add(ctrdtest.Patience)
-	for len(sc.events(kind)) < n {
+	sc.soon(fmt.Sprintf("%d events %q", n, kind), func() bool { return len(sc.events(kind)) >= n })
+}
+
+// soon waits for what a fault must not come long after.
+func (sc *scene) soon(what string, is func() bool) {
+	sc.t.Helper()
+	for deadline := time.Now().Add(ctrdtest.Patience); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			sc.t.Fatalf("%d events %q, want %d", len(sc.events(kind)), kind, n)
+			sc.t.Fatalf("%s: not after %v", what, ctrdtest.Patience)
 		}
-		time.Sleep(time.Millisecond) // between two looks
 	}
 }
 

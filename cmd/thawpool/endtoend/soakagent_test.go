@@ -69,7 +69,7 @@ type agent struct {
 }
 
 func newAgent(s *soak, id int) *agent {
-	dir, err := os.MkdirTemp("/var/tmp", "tpf-") //nolint:usetesting // short enough for a socket
+	dir, err := os.MkdirTemp("/var/tmp", "tpf-")
 	if err != nil {
 		s.t.Fatal(err)
 	}
