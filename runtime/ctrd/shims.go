@@ -135,6 +135,7 @@ func (p *shims) start(ctx context.Context, h *shim) (err error) {
 		if err != nil {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closePatience)
 			defer cancel()
+			p.ref(h).kill() // one that was started and is not known to containerd, above all one that hangs
 			err = errors.Join(fmt.Errorf("start a shim: %w", err), removeShim(ctx, p.s.client, p.ref(h)))
 		}
 	}()
