@@ -43,9 +43,9 @@ func TestInvariantsCanFail(t *testing.T) {
 	broken("a next call that works too late", inTime(time.Now().Add(-2*recovery), time.Now()))
 
 	for what, less := range map[string]func(*gauge){
-		"a descriptor more":    func(g *gauge) { g.descriptors -= slack.descriptors + 1 },
-		"goroutines more":      func(g *gauge) { g.goroutines -= slack.goroutines + 1 },
-		"a control group more": func(g *gauge) { g.things[ctrdtest.Cgroups] -= slack.things[ctrdtest.Cgroups] + 1 },
+		"a descriptor more":    func(g *gauge) { g.descriptors = -slack.descriptors },
+		"goroutines more":      func(g *gauge) { g.goroutines = -slack.goroutines },
+		"a control group more": func(g *gauge) { g.things[ctrdtest.Cgroups] = -slack.things[ctrdtest.Cgroups] },
 	} {
 		g, err := sc.now()
 		if err != nil {
