@@ -15,7 +15,7 @@ const (
 	answerPatience = time.Second
 	// eventPatience bounds the publishing of the last events.
 	eventPatience = 5 * time.Second
-	answerPoll     = 2 * time.Millisecond
+	answerPoll    = 2 * time.Millisecond
 )
 
 // end ends the shim, after it has let go of its socket: containerd may start the next one of that name as soon as it has
