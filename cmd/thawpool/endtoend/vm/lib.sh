@@ -59,7 +59,7 @@ doctor_fails() {
 mended() {
   local fix
   for _ in 1 2; do
-    fix=$(as_alice 'thawpool doctor' 2>/dev/null | sed -n 's/^      mend it: //p' | head -1)
+    fix=$(as_alice 'thawpool doctor' 2>/dev/null | sed -n 's/^      mend it: //p' | head -1 || true) # doctor fails
     [ -n "$fix" ] || break
     echo "      run: $fix"
     as_alice "$fix" 2>&1 | sed 's/^/        /' || true
