@@ -21,6 +21,9 @@ const (
 	// startMax is how long a thawed sandbox may take to read its run. It takes microseconds, so one that has not done so is
 	// dead or stuck.
 	startMax = 4 * time.Second
+	// sentMax is how long the sandbox of a call that has ended is kept for the answer to leave: longer than rendering takes,
+	// and short enough that a client which does not read holds nothing.
+	sentMax = 50 * time.Millisecond
 	// drainWait is how long frames are still read once the sandbox's first process has gone: what it wrote is in the pipe.
 	drainWait = time.Second
 )
@@ -250,7 +253,21 @@ func (v *conversation) answer(d verdict) {
 	}
 	v.call.finish(v.result(d, after))
 	if !running {
+		v.awaitSent()
 		v.profile.letGo(v.outside, release{slot: v.slot})
+	}
+}
+
+// awaitSent waits until the answer has left, or for sentMax.
+func (v *conversation) awaitSent() {
+	if v.call.req.Sent == nil {
+		return
+	}
+	late := time.NewTimer(sentMax)
+	defer late.Stop()
+	select {
+	case <-v.call.req.Sent:
+	case <-late.C:
 	}
 }
 

@@ -16,6 +16,9 @@ type Request struct {
 	// session calls it from one goroutine at a time, and not after the Result was given; it must not keep p. A slow
 	// Output holds up only its own run.
 	Output func(fd int, p []byte)
+	// Sent, when set, is closed once the answer has been written to the client, or never will be. The sandbox is destroyed
+	// after that, or a moment later when it takes long: taking processes apart wants the processors that the answer needs.
+	Sent <-chan struct{}
 	// Follow, when set, is told what becomes of the call.
 	Follow Follower
 	// Trace is in every log line of the call, when it is set: the id of the trace that the call is part of.

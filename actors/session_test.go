@@ -261,3 +261,28 @@ func TestEveryLineHasTheRequestID(t *testing.T) {
 		want(t, "info lines", infos, 1)
 	})
 }
+
+// Taking a sandbox apart waits for the answer to leave, but not for a client that does not read.
+func TestAnswerLeavesFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rt := &fake.Runtime{}
+		b := start(t, rt, nil)
+		defer b.close()
+		synctest.Wait()
+		for _, read := range []bool{true, false} {
+			box, sent := rt.Live()[0], make(chan struct{})
+			r := b.runAs(Request{ID: "r", Code: "x", Sent: sent})
+			want(t, "sandbox", r.Receipt.Sandbox, box.ID())
+			time.Sleep(sentMax - time.Millisecond)
+			want(t, "destroyed before the answer has left", box.Destroys(), 0)
+			if read {
+				close(sent)
+			} else {
+				time.Sleep(2 * time.Millisecond)
+			}
+			synctest.Wait()
+			want(t, "destroyed", box.Destroys(), 1)
+		}
+	})
+}

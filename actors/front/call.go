@@ -25,6 +25,7 @@ type call struct {
 	args   json.RawMessage // of run_python, which mcp-go is spared
 	trace  traceContext    // of the client
 	end    context.CancelCauseFunc
+	sent   chan struct{} // closed once the answer was written, or never will be
 	listen bool
 
 	cancelled bool // guarded by session.mu: the client wants no answer
@@ -40,7 +41,7 @@ func callFrom(ctx context.Context) *call {
 
 // startCall begins a call, or refuses it.
 func (s *session) startCall(env envelope, raw []byte, to reply) {
-	c := &call{s: s, queued: time.Now(), listen: *env.Method == string(mcp.MethodSubscriptionsListen)}
+	c := &call{s: s, queued: time.Now(), sent: make(chan struct{}), listen: *env.Method == string(mcp.MethodSubscriptionsListen)}
 	if !c.listen {
 		c.id = s.f.requestID()
 		var rerr *rpcError
@@ -77,7 +78,7 @@ func (s *session) startCall(env envelope, raw []byte, to reply) {
 		if !s.settle(key, c) {
 			line = nil
 		}
-		to(line, s.release)
+		to(line, func() { close(c.sent); s.release() })
 	})
 }
 
@@ -191,7 +192,7 @@ func (f *Front) runPython(ctx context.Context, req mcp.CallToolRequest) (*mcp.Ca
 	r := actors.Request{Queued: time.Now()}
 	args := req.Params.RawArguments
 	if c != nil {
-		r.ID, r.Queued, args = c.id, c.queued, c.args
+		r.ID, r.Queued, r.Sent, args = c.id, c.queued, c.sent, c.args
 		r.TraceParent, r.TraceState = c.trace.Parent, c.trace.State
 	} else {
 		r.ID = f.requestID()
