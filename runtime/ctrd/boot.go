@@ -88,7 +88,7 @@ const abandonPatience = 5 * time.Second
 // abandon removes what a failed boot has made, and says why it failed.
 func (b *sandbox) abandon(ctx context.Context, err error) error {
 	if err = b.explain(err); !errors.Is(err, runtime.ErrImage) {
-		b.s.shims.condemn(b.shim) // it may be what hangs or fails: the next boot tries another
+		b.s.shims.breaks(b.shim)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonPatience)
 	defer cancel()

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/thawpool/thawpool/runtime/ctrd/ctrdtest"
 )
 
 // A layer is what must stop an attempt. Each has a line in docs/security.md.
@@ -261,7 +263,7 @@ func table() string {
 
 func TestDocumentHasTheAttempts(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(document)
+	text, err := os.ReadFile(ctrdtest.File(document))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +288,7 @@ var sandboxGolden string
 
 func TestDocumentHasTheConfiguration(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(document)
+	text, err := os.ReadFile(ctrdtest.File(document))
 	if err != nil {
 		t.Fatal(err)
 	}

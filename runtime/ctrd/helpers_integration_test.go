@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == weakenArg {
 		weaken(os.Args[2:])
 	}
+	ctrdtest.WithFiles(document)
 	ctrdtest.Main(m, cleanup)
 }
 

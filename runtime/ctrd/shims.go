@@ -38,6 +38,7 @@ type shim struct {
 	// Guarded by shims.mu.
 	live   int    // sandboxes in it, those that are being made included
 	dead   bool   // takes no more
+	broken bool   // the making of a task in it was broken off
 	leader string // the id that its process was started for
 }
 
@@ -212,6 +213,13 @@ func (p *shims) condemn(h *shim) {
 	h.dead = true
 }
 
+// breaks notes that a boot has failed in a shim: it may be what hangs or fails, so the next boot tries another.
+func (p *shims) breaks(h *shim) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h.dead, h.broken = true, true
+}
+
 // give takes a sandbox out of the count. An empty shim ends unless it is the only one with room: that one is kept for
 // the next boot. A shared stock shim ends by itself with its last container, so its name is not used again.
 func (p *shims) give(h *shim) {
@@ -244,10 +252,38 @@ func (p *shims) stop(ctx context.Context, h *shim) error {
 		return fmt.Errorf("shim %s has not started yet: %w", h.id, ctx.Err())
 	}
 	h.end()
-	if !h.joined || p.s.lost() {
+	if p.s.lost() {
+		return nil
+	}
+	if !h.joined {
+		p.endBroken(ctx, h)
 		return nil
 	}
 	return removeShim(ctx, p.s.client, p.ref(h))
+}
+
+// stockPatience is how long a stock shim may stay after its last task. It ends at once.
+const stockPatience = 2 * time.Second
+
+// endBroken ends a stock shim that containerd lost sight of, since a task's making was broken off while it started: it has
+// no task whose end would end it.
+func (p *shims) endBroken(ctx context.Context, h *shim) {
+	p.mu.Lock()
+	broken := h.broken
+	p.mu.Unlock()
+	if !broken {
+		return
+	}
+	ref := p.ref(h)
+	for began := time.Now(); len(ref.processes()) > 0; {
+		if time.Since(began) > stockPatience {
+			p.s.cfg.Log.Warn().Str("shim", ref.id).Int("processes", ref.kill()).Msg("a shim without a task is killed")
+			return
+		}
+		if p.s.pause(ctx, stockPatience/10) != nil {
+			return
+		}
+	}
 }
 
 // close ends all shims.

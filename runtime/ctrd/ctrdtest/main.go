@@ -42,6 +42,23 @@ func WithDisk(bytes int64) { diskBytes = bytes }
 // Disk is where it is mounted; "" where Main was not started as root.
 func Disk() string { return os.Getenv(envDisk) }
 
+// envFiles tells it where copies of the module's files are that it may not be able to reach.
+const envFiles = "THAWPOOL_TEST_FILES"
+
+// files of the module that tests read.
+var files []string
+
+// WithFiles has Main hand files of the module on, which the account cannot reach in a checkout below /root.
+func WithFiles(paths ...string) { files = paths }
+
+// File is where a test finds one of them.
+func File(path string) string {
+	if dir := os.Getenv(envFiles); dir != "" {
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return path
+}
+
 // envBin tells it where the programs are that it can reach.
 const envBin = "THAWPOOL_TEST_BIN"
 
@@ -147,6 +164,15 @@ func reexecute() (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	for _, path := range files {
+		data, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, filepath.Base(path)), data, 0o644)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
 	disk, unmount, err := mountDisk(dir, uid, gid)
 	if err != nil {
 		return 0, err
@@ -156,7 +182,7 @@ func reexecute() (int, error) {
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), "HOME="+account.HomeDir, "USER="+account.Username, "LOGNAME="+account.Username,
 		"TMPDIR="+dir, envBin+"="+filepath.Dir(runc), envRoot+"="+os.Getenv(envRoot),
-		envDisk+"="+disk)
+		envDisk+"="+disk, envFiles+"="+dir)
 	if wd, err := os.Getwd(); err != nil || !host.Reachable(filepath.Join(wd, "."), uid) {
 		cmd.Dir = dir
 	}
