@@ -61,7 +61,7 @@ const (
 // defaultConfig is what holds where nothing is set.
 func defaultConfig() Config {
 	p := pool.Default()
-	p.Refill = goruntime.GOMAXPROCS(0) + 1 // one waits, as each does for a fifth of its boot, while the others compute
+	p.Refill = max(p.Refill, goruntime.GOMAXPROCS(0)) // a boot computes nearly all of its time: more only slow each other
 	return Config{
 		Pool:       p,
 		PoolSize:   poolSize{N: p.Size},

@@ -54,7 +54,7 @@ func options(c *Config) []option {
 	return append([]option{
 		{name: "pool-size", group: groupPool, value: &c.PoolSize, help: "frozen sandboxes kept ready; auto follows the calls"},
 		{name: "pool-max", group: groupPool, value: intValue[int]{&c.Pool.Max}, help: "sandboxes at once, in any state"},
-		{name: "pool-refill", group: groupPool, value: intValue[int]{&c.Pool.Refill}, show: "processors + 1", help: "boots side by side that keep the pool filled"},
+		{name: "pool-refill", group: groupPool, value: intValue[int]{&c.Pool.Refill}, show: "processors, at least 2", help: "boots side by side that keep the pool filled"},
 		{name: "pool-max-age", group: groupPool, value: (*durationValue)(&c.Pool.MaxAge), help: "a ready sandbox older than this is replaced"},
 		{name: "pool-empty", group: groupPool, value: textValue[pool.Empty]{p: &c.Pool.Empty, kind: "wait|cold|refuse"},
 			help: "what a call gets when none is ready: the next one, a boot of its own, or a refusal"},
