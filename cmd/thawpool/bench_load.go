@@ -237,7 +237,8 @@ func (b *benchRun) progress(l bench.Load) (step func(int), end func()) {
 const (
 	noteCPU = "CPU of a life: all of a sandbox from boot to removal, and the server's and daemon's work for it. By processes: what the server's " +
 		"and the daemon's process trees used from a full pool until it is full again, over the calls between. Machine: busy time of " +
-		"/proc/stat over the same, the client included, less what the machine was busy with just before."
+		"/proc/stat over the same, the client included, less what the machine was busy with just before; only it has kernel threads, " +
+		"and processes that end with their pid namespace."
 	noteMemory = "PSS: all processes of a sandbox, by smaps_rollup; pages that sandboxes share count in parts."
 )
 
