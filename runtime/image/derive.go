@@ -27,7 +27,7 @@ const (
 )
 
 // deriveRecipe is the version of how the guest's layer is put together. It must grow with every change to that.
-const deriveRecipe = 1
+const deriveRecipe = 2
 
 // derivedName is the image record of a base with this program's guest. It is made of what goes in, so that another
 // version of base, guest or recipe has another name and the one in use is never changed.
@@ -97,6 +97,13 @@ func (s *stores) putDerived(ctx context.Context, config ocispec.Image, layers []
 	entries, err := guestEntries(ctx, compiler)
 	if err != nil {
 		return ocispec.Descriptor{}, err
+	}
+	if compiler != nil {
+		bundle, err := bundleEntry(ctx, compiler)
+		if err != nil {
+			return ocispec.Descriptor{}, err
+		}
+		entries = append(entries, bundle)
 	}
 	layer, err := putLayer(ctx, s.content, func(w io.Writer) error { return writeLayer(w, entries) })
 	if err != nil {

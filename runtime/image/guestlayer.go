@@ -34,30 +34,50 @@ func guestEntries(ctx context.Context, compiler *lazyInterpreter) ([]entry, erro
 	if compiler == nil {
 		return entries, nil
 	}
-	compiled, err := compileData(ctx, compiler, entries)
-	return append(entries, compiled...), err
-}
-
-// compileData compiles the Python sources among entries that have their content in memory.
-func compileData(ctx context.Context, compiler *lazyInterpreter, entries []entry) ([]entry, error) {
 	p, err := compiler.get()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(p.dir, "guest-")
+	dir, err := p.layGuest()
 	if err != nil {
-		return nil, fmt.Errorf("compile the guest: %w", err)
+		return nil, err
 	}
 	var sources []source
-	for i, e := range entries {
-		if !strings.HasSuffix(e.path, ".py") {
-			continue
+	for _, e := range entries {
+		if name, ok := strings.CutPrefix(e.path, inside(guest.Dir)+"/"); ok && strings.HasSuffix(name, ".py") {
+			sources = append(sources, source{file: filepath.Join(dir, name), display: "/" + e.path})
 		}
-		file := filepath.Join(dir, fmt.Sprintf("%d.py", i))
-		if err := os.WriteFile(file, e.data, 0o600); err != nil {
-			return nil, fmt.Errorf("compile the guest: %w", err)
-		}
-		sources = append(sources, source{file: file, display: "/" + e.path})
 	}
-	return p.compile(ctx, sources)
+	compiled, err := p.compile(ctx, sources)
+	return append(entries, compiled...), err
+}
+
+// bundleEntry is the file that the runner of the default image imports most of its modules from.
+func bundleEntry(ctx context.Context, compiler *lazyInterpreter) (entry, error) {
+	p, err := compiler.get()
+	if err != nil {
+		return entry{}, err
+	}
+	dir, err := p.layGuest()
+	if err != nil {
+		return entry{}, err
+	}
+	out := filepath.Join(dir, "modules."+p.tag())
+	err = p.script(ctx, nil, bundleScript, dir, out, dir+"="+guest.Dir, p.tree()+"="+path.Join("/", pythonPrefix))
+	if err != nil {
+		return entry{}, fmt.Errorf("bundle the runner's modules: %w", err)
+	}
+	return entry{path: path.Join(inside(guest.Dir), filepath.Base(out)), mode: 0o644, from: out}, nil
+}
+
+// layGuest lays the guest's files into a directory that close removes.
+func (p *interpreter) layGuest() (string, error) {
+	dir, err := os.MkdirTemp(p.dir, "guest-")
+	if err == nil {
+		err = os.CopyFS(dir, guest.Files())
+	}
+	if err != nil {
+		return "", fmt.Errorf("lay the guest out: %w", err)
+	}
+	return dir, nil
 }

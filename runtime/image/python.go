@@ -3,9 +3,10 @@ package image
 import (
 	"bytes"
 	"context"
-	_ "embed" // the compile script
+	_ "embed" // scripts
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -45,8 +46,13 @@ var pythonVersion = sync.OnceValue(func() string {
 // know, "python:3" first of them, have it.
 const pythonPrefix = "usr/local"
 
-//go:embed compile.py
-var compileScript string
+// What the interpreter does for the image that it goes into.
+var (
+	//go:embed compile.py
+	compileScript string
+	//go:embed bundle.py
+	bundleScript string
+)
 
 // An interpreter is the embedded CPython, extracted on the host. It is used twice: its files go into the default image,
 // and it compiles Python sources for that image.
@@ -197,11 +203,19 @@ func (p *interpreter) compile(ctx context.Context, sources []source) ([]entry, e
 
 // run compiles the files that one list names.
 func (p *interpreter) run(ctx context.Context, list *bytes.Buffer) error {
-	cmd := exec.CommandContext(ctx, p.exe(), "-I", "-B", "-S", "-c", compileScript)
-	cmd.Env = []string{} // nothing of the caller's may change what is compiled
-	cmd.Stdin = list
+	if err := p.script(ctx, list, compileScript); err != nil {
+		return fmt.Errorf("compile with the embedded Python: %w", err)
+	}
+	return nil
+}
+
+// script runs a program of ours.
+func (p *interpreter) script(ctx context.Context, stdin io.Reader, code string, args ...string) error {
+	cmd := exec.CommandContext(ctx, p.exe(), append([]string{"-I", "-B", "-S", "-X", "utf8", "-c", code}, args...)...)
+	cmd.Env = []string{} // nothing of the caller's may change what is made
+	cmd.Stdin = stdin
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("compile with the embedded Python: %w: %s", err, lastLine(text))
+		return fmt.Errorf("%w: %s", err, lastLine(text))
 	}
 	return nil
 }
@@ -209,8 +223,12 @@ func (p *interpreter) run(ctx context.Context, list *bytes.Buffer) error {
 // cachePath is where Python looks for the compiled form of a source file, as importlib.util.cache_from_source says.
 func (p *interpreter) cachePath(display string) string {
 	dir, name := path.Split(strings.TrimPrefix(display, "/"))
-	tag := "cpython-" + strings.ReplaceAll(strings.TrimPrefix(p.name, "python"), ".", "")
-	return path.Join(dir, "__pycache__", strings.TrimSuffix(name, ".py")+"."+tag+".pyc")
+	return path.Join(dir, "__pycache__", strings.TrimSuffix(name, ".py")+"."+p.tag()+".pyc")
+}
+
+// tag is sys.implementation.cache_tag.
+func (p *interpreter) tag() string {
+	return "cpython-" + strings.ReplaceAll(strings.TrimPrefix(p.name, "python"), ".", "")
 }
 
 // lastLine is where Python puts the exception.

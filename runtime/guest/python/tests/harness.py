@@ -57,13 +57,13 @@ class Ended:
 class Runner:
     """One runner process, up to its ready frame."""
 
-    def __init__(self, env=None, handlers=None, limits=None):
+    def __init__(self, env=None, handlers=None, limits=None, root=ROOT):
         self.workspace = tempfile.mkdtemp(prefix="guest-test-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         base = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "THAWPOOL"))}
         base.update(THAWPOOL_WORKSPACE=self.workspace, PYTHONUTF8="1", LANG="C.UTF-8", TZ="UTC", HOME=self.workspace)
         base.update(env or {})
         self.handlers = handlers or {}
-        command = [sys.executable, "-I", "-X", "utf8", "-X", "pycache_prefix=" + CACHE, str(ROOT / "runner.py")]
+        command = [sys.executable, "-I", "-X", "utf8", "-X", "pycache_prefix=" + CACHE, str(pathlib.Path(root) / "runner.py")]
         if limits:
             command = ["sh", "-c", limits + '; exec "$0" "$@"', *command]
         self.process = subprocess.Popen(
@@ -156,9 +156,9 @@ class Runner:
             self.reply(frame["id"], value)
 
 
-def run(code, handlers=None, env=None, **options):
+def run(code, handlers=None, env=None, root=ROOT, **options):
     """Runs code in a runner of its own."""
-    with Runner(env=env, handlers=handlers) as runner:
+    with Runner(env=env, handlers=handlers, root=root) as runner:
         if runner.ready is None:
             raise AssertionError("not ready: %s" % runner.process.stderr.read().decode())
         runner.start(code, **options)

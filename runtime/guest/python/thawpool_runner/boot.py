@@ -75,9 +75,9 @@ def be_child(first, channel, stdout, stderr):
         linux.prctl(linux.PR_SET_PDEATHSIG, parent.signal.SIGKILL)
         if os.getppid() != first:
             os._exit(1)  # it died before the line above
-        from . import child
+        from . import bundle
 
-        child.main(fd, os.environ.pop(PRELOAD, ""))
+        bundle.import_child().main(fd, os.environ.pop(PRELOAD, ""))
     except SystemExit as e:
         sys.stderr.write("thawpool runner: %s\n" % e)
     except BaseException:
