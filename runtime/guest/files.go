@@ -18,6 +18,10 @@ const Workspace = "/workspace"
 // cannot be imported ends the runner with ExitUnready.
 const PreloadEnv = "THAWPOOL_PRELOAD"
 
+// BundlePrefix and the interpreter's cache tag name a file in Dir with the bytecode of what the runner imports. It may be
+// missing: then modules come from their own files, which takes a sixth more of a runner's CPU.
+const BundlePrefix = "modules."
+
 // WorkspaceEnv overrides Workspace, for a runner outside a sandbox.
 const WorkspaceEnv = "THAWPOOL_WORKSPACE"
 

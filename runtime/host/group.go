@@ -160,10 +160,14 @@ func (g Group) Kill(ctx context.Context) error {
 }
 
 // killBySignal signals until nothing is left. A frozen v1 process dies only after its thaw, so each round thaws too.
-// No process may be born meanwhile: pids.max 0 makes every fork fail, which ends a fork bomb in one round.
+// No process may be born meanwhile: pids.max 0 makes every fork fail, which ends a fork bomb in one round. The first look
+// is at one hierarchy, which has all processes as a rule; the last is at all of them.
 func (g Group) killBySignal(ctx context.Context) error {
+	pids, err := procsBelow(g.dir("freezer"))
+	if err == nil && len(pids) == 0 {
+		pids, err = g.Procs()
+	}
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		pids, err := g.Procs()
 		if err != nil || len(pids) == 0 {
 			return err
 		}
@@ -177,6 +181,7 @@ func (g Group) killBySignal(ctx context.Context) error {
 		if err := g.emptied(ctx, wait); err != nil {
 			return fmt.Errorf("%d processes are still alive: %w", len(pids), err)
 		}
+		pids, err = g.Procs()
 	}
 }
 

@@ -98,13 +98,6 @@ func (s *stores) putDerived(ctx context.Context, config ocispec.Image, layers []
 	if err != nil {
 		return ocispec.Descriptor{}, err
 	}
-	if compiler != nil {
-		bundle, err := bundleEntry(ctx, compiler)
-		if err != nil {
-			return ocispec.Descriptor{}, err
-		}
-		entries = append(entries, bundle)
-	}
 	layer, err := putLayer(ctx, s.content, func(w io.Writer) error { return writeLayer(w, entries) })
 	if err != nil {
 		return ocispec.Descriptor{}, err

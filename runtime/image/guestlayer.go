@@ -13,7 +13,7 @@ import (
 )
 
 // guestEntries lists the layer that makes an image a sandbox root: the guest below guest.Dir and the mount points. With a
-// compiler, which is not nil for the default image only, the guest comes precompiled.
+// compiler, which is not nil for the default image only, the guest comes precompiled and with its bundle.
 func guestEntries(ctx context.Context, compiler *lazyInterpreter) ([]entry, error) {
 	files := guest.Files()
 	entries := mountPoints()
@@ -49,25 +49,22 @@ func guestEntries(ctx context.Context, compiler *lazyInterpreter) ([]entry, erro
 		}
 	}
 	compiled, err := p.compile(ctx, sources)
-	return append(entries, compiled...), err
+	if err != nil {
+		return nil, err
+	}
+	bundle, err := p.bundle(ctx, dir)
+	return append(append(entries, compiled...), bundle), err
 }
 
-// bundleEntry is the file that the runner of the default image imports most of its modules from.
-func bundleEntry(ctx context.Context, compiler *lazyInterpreter) (entry, error) {
-	p, err := compiler.get()
-	if err != nil {
-		return entry{}, err
-	}
-	dir, err := p.layGuest()
-	if err != nil {
-		return entry{}, err
-	}
-	out := filepath.Join(dir, "modules."+p.tag())
-	err = p.script(ctx, nil, bundleScript, dir, out, dir+"="+guest.Dir, p.tree()+"="+path.Join("/", pythonPrefix))
+// bundle is the file that the runner imports most of its modules from. The guest is laid out in dir.
+func (p *interpreter) bundle(ctx context.Context, dir string) (entry, error) {
+	name := guest.BundlePrefix + p.tag()
+	e := entry{path: path.Join(inside(guest.Dir), name), mode: 0o644, from: filepath.Join(dir, name)}
+	err := p.script(ctx, nil, bundleScript, dir, e.from, dir+"="+guest.Dir, p.tree()+"="+path.Join("/", pythonPrefix))
 	if err != nil {
 		return entry{}, fmt.Errorf("bundle the runner's modules: %w", err)
 	}
-	return entry{path: path.Join(inside(guest.Dir), filepath.Base(out)), mode: 0o644, from: out}, nil
+	return e, nil
 }
 
 // layGuest lays the guest's files into a directory that close removes.
