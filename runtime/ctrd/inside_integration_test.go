@@ -14,6 +14,7 @@ import (
 	"github.com/thawpool/thawpool/runtime"
 	"github.com/thawpool/thawpool/runtime/ctrd"
 	"github.com/thawpool/thawpool/runtime/ctrd/ctrdtest"
+	"github.com/thawpool/thawpool/runtime/guest"
 )
 
 // look is what the code inside finds out about its sandbox. Each of tries is what an attempt gave: "ok", or the name of
@@ -272,6 +273,64 @@ for ns in ("pid", "mnt", "ipc", "uts", "net", "cgroup"):
 			if strings.Contains(line, "left") {
 				t.Errorf("a file of another run: %s", line)
 			}
+		}
+	})
+}
+
+// TestRunsDoNotSeeEachOthersFiles: what a run does with files of the image, which all have, another can neither watch nor
+// hold up. Each has an overlay mount of its own, and with it inodes of its own.
+func TestRunsDoNotSeeEachOthersFiles(t *testing.T) {
+	both(t, func(t *testing.T, _ *ctrdtest.Env, rt *ctrd.Runtime) {
+		spy, neighbour := ctrdtest.Boot(t, rt, "watch-1"), ctrdtest.Boot(t, rt, "watch-2")
+		frames, to := guest.NewReader(spy.Stream()), guest.NewWriter(spy.Stream())
+		if err := spy.Thaw(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		err := to.Run(guest.Run{ID: "r", ValueMax: 1 << 16, Servers: []guest.Server{{Name: "host", Alias: "host"}}, Code: `
+import ctypes, fcntl, os
+libc, places = ctypes.CDLL(None), ["/usr/bin", os.path.dirname(os.__file__), os.path.dirname(os.__file__) + "/wsgiref"]
+held = open(os.__file__)
+fcntl.flock(held, fcntl.LOCK_EX)
+notices = libc.inotify_init1(os.O_NONBLOCK)
+def seen():
+    try: return len(os.read(notices, 65536))
+    except BlockingIOError: return 0
+print([libc.inotify_add_watch(notices, os.fsencode(p), 0xfff) > 0 for p in places])
+mcp_host.wait.sync()
+print(seen())
+open(places[1] + "/wsgiref/__init__.py").close()
+print(seen() > 0)
+`})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := ""
+		for {
+			f, err := frames.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out += string(f.Data)
+			if f.Kind == guest.KindCall {
+				got := must(t, neighbour, `
+import fcntl, os, wsgiref.util
+with open(os.__file__) as f:
+    fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("free")
+`)
+				if got != "free\n" {
+					t.Errorf("the neighbour says %q", got)
+				}
+				if err := to.Reply(f.ID, []byte("null"), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if f.Kind == guest.KindExit {
+				break
+			}
+		}
+		if want := "[True, True, True]\n0\nTrue\n"; out != want {
+			t.Errorf("got %q, want %q", out, want)
 		}
 	})
 }

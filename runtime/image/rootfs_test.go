@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path"
@@ -175,7 +176,7 @@ func runIn(t *testing.T, root, code string) string {
 }
 
 // Zones work on a machine without tzdata, and the zone is UTC.
-func TestZonesA40(t *testing.T) {
+func TestZones(t *testing.T) {
 	got := runIn(t, unpackRoot(t), `
 from datetime import datetime, timezone
 from zoneinfo import ZoneInfo, available_timezones
@@ -262,5 +263,36 @@ func TestCompiledFilesNameTheirPlaceInside(t *testing.T) {
 	// PEP 552: flags 1 are "hash-based, not checked".
 	if flags := data[4:8]; !bytes.Equal(flags, []byte{1, 0, 0, 0}) {
 		t.Errorf("flags of the compiled file are %v", flags)
+	}
+}
+
+// The bundle holds what the runner needs, and its code names the places inside as well.
+func TestBundleNamesItsPlaceInside(t *testing.T) {
+	buildRoot(t)
+	p := testRoot.interpreter
+	dir, err := p.layGuest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := p.bundle(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.path != "opt/thawpool/modules.cpython-314" {
+		t.Errorf("it is %s", e.path)
+	}
+	out := runIn(t, unpackRoot(t), fmt.Sprintf(`
+import marshal, types
+def codes(code):
+    yield code
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType): yield from codes(c)
+modules = marshal.load(open(%q, "rb"))
+print("asyncio.base_events" in modules, "thawpool_runner.child" in modules, "thawpool_runner.boot" in modules, "ssl" in modules)
+print({c.co_filename == file for file, _, _, code in modules.values() for c in codes(code)})
+print({file.split("/")[2] for file, *_ in modules.values()})
+`, e.from))
+	if want := "True True False False\n{True}\n"; !strings.HasPrefix(out, want) || !strings.Contains(out, "'thawpool'") || !strings.Contains(out, "'local'") {
+		t.Errorf("got %s", out)
 	}
 }
