@@ -188,7 +188,7 @@ func (k *keeper) serve(ctx context.Context, b *box) (reason, error) {
 		Keeper: k.self.String(), Phase: phaseReady,
 		Cgroup: k.place.version, HostPath: k.place.hostPath, SpecPath: k.place.specPath,
 	}
-	if err := errors.Join(k.sweep(ctx, b, true, nil), r.write(k.layout)); err != nil {
+	if err := errors.Join(k.sweep(ctx, b, true, nil), k.settle(ctx), r.write(k.layout)); err != nil {
 		return useless, errors.Join(err, b.close(context.WithoutCancel(ctx)))
 	}
 	k.log.Info().Int("containerd", b.proc.pid).Msg("daemon serves")

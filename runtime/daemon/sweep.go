@@ -10,10 +10,12 @@ import (
 	"path/filepath"
 	"time"
 
+	containerd "github.com/containerd/containerd/v2/client"
 	"golang.org/x/sys/unix"
 
 	"github.com/thawpool/thawpool/runtime/ctrd"
 	"github.com/thawpool/thawpool/runtime/host"
+	"github.com/thawpool/thawpool/runtime/image"
 )
 
 // sweepPatience bounds one sweep. A daemon that hangs is noticed by its health, not here; and a delete that is broken off
@@ -45,6 +47,17 @@ func (k *keeper) sweep(ctx context.Context, b *box, all bool, living map[host.Ow
 		k.log.Info().Object("found", found).Msg("removed what was left")
 	}
 	return err
+}
+
+// settle has a new containerd's snapshotter agree with its records.
+func (k *keeper) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, sweepPatience)
+	defer cancel()
+	client, err := containerd.New(k.layout.socket(), containerd.WithDefaultNamespace(ctrd.Namespace))
+	if err != nil {
+		return err
+	}
+	return errors.Join(image.Settle(ctx, client), client.Close())
 }
 
 // socketGrace is how long nobody must have listened on a socket for it to be taken for a dead shim's: one that is just

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/diff"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
@@ -119,10 +120,11 @@ func (s *stores) record(ctx context.Context, record images.Image) (images.Image,
 	return created, nil
 }
 
-// unpack turns an image's layers into snapshots. The daemon does it, inside its user namespace.
+// unpack turns an image's layers into snapshots. The daemon does it, inside its user namespace. Each is on the disk before
+// it counts: files that a power cut has emptied would stay in it for good.
 func (s *stores) unpack(ctx context.Context, record images.Image) error {
 	img := containerd.NewImageWithPlatform(s.client, record, s.platform)
-	if err := img.Unpack(ctx, s.snapshotter); err != nil {
+	if err := img.Unpack(ctx, s.snapshotter, containerd.WithUnpackApplyOpts(diff.WithSyncFs(true))); err != nil {
 		return fmt.Errorf("unpack: %w", err)
 	}
 	return nil
