@@ -352,6 +352,10 @@ func TestRealPreflight(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
+	cutOff := filepath.Join(dir, probePrefix+Owner{BootID: "earlier", PID: os.Getpid(), Start: 1}.String()+"~1", "work", "work")
+	if err := errors.Join(os.MkdirAll(cutOff, 0o700), os.Chmod(cutOff, 0)); err != nil {
+		t.Fatal(err)
+	}
 	if err := tryOverlay(os.Getuid(), dir); err != nil {
 		t.Error(err)
 	}

@@ -43,7 +43,7 @@ func init() {
 // tryOverlay mounts an overlay with its upper directory in a new directory in dir, as uid, in new user and mount
 // namespaces that vanish with the attempt.
 func tryOverlay(uid int, dir string) error {
-	work, err := os.MkdirTemp(dir, ".thawpool-probe-")
+	work, err := probePlace(dir)
 	if err != nil {
 		return err
 	}
@@ -72,6 +72,27 @@ func tryOverlay(uid int, dir string) error {
 		return errSlow
 	}
 	return exitError(err, stderr.Bytes())
+}
+
+// probePrefix begins the name of an attempt's directory; the owner and a random number follow.
+const probePrefix = ".thawpool-probe-"
+
+// probePlace makes a directory for an attempt, and removes those of processes that did not live to do so.
+func probePlace(dir string) (string, error) {
+	entries, _ := os.ReadDir(dir) // what cannot be seen stays
+	for _, e := range entries {
+		name, _, ok := strings.Cut(e.Name(), "~")
+		text, ours := strings.CutPrefix(name, probePrefix)
+		owner, err := ParseOwner(text)
+		if ok && ours && err == nil && !owner.Alive() {
+			_ = os.RemoveAll(filepath.Join(dir, e.Name())) // the next attempt tries again
+		}
+	}
+	self, err := Self()
+	if err != nil {
+		return "", err
+	}
+	return os.MkdirTemp(dir, probePrefix+self.String()+"~")
 }
 
 // mountOverlay makes the attempt: an overlay as containerd's snapshotter mounts it in a user namespace.
