@@ -2,6 +2,9 @@
 say() { echo "== $*"; }
 fail() { echo "FAILED: $*"; exit 1; }
 
+# wanted NAME...: those of these scenarios that VM_SCENARIOS of test.sh names, all when it names none.
+wanted() { printf '%s\n' "$@" | if grep -q . "$in/only"; then grep -xFf "$in/only"; else cat; fi; }
+
 # scenarios FILE NAME...: runs these functions of FILE, each in a shell of its own. What fails is noted, and the next is tried.
 scenarios() {
   local file=$1 name began
@@ -13,6 +16,7 @@ scenarios() {
     else
       echo "FAILED: $name"
       echo "$name" >> /root/failed
+      sync /root/failed
     fi
   done
 }
@@ -67,6 +71,9 @@ mended() {
   works
 }
 
+# idle ends the daemon, so that the next start meets the machine as it is.
+idle() { as_alice 'systemctl --user stop "thawpool-*.service"' || true; }
+
 works() {
   local out
   out=$(as_alice 'thawpool doctor && echo "print(6*7)" | thawpool run -' 2>&1) || fail "$out"
@@ -74,11 +81,16 @@ works() {
   echo "      sandboxes can run"
 }
 
-# leftovers lists what sandboxes have: runner processes, their groups and FIFOs.
+# leftovers lists what sandboxes have: runner processes, their groups, FIFOs, bundles, snapshots but the image's own two, and
+# what else a start makes for a moment.
 leftovers() {
   pgrep -fa /opt/thawpool/runner.py || true
   find /sys/fs/cgroup/user.slice -path '*/daemon/sandboxes/*' -type d 2>/dev/null || true
-  find /home/alice/.local/state/thawpool/fifo -mindepth 1 2>/dev/null || true
+  local state=/home/alice/.local/state/thawpool
+  find "$state/fifo" "$state/users" -mindepth 1 2>/dev/null || true
+  find "$state" -maxdepth 1 -name '.thawpool-probe-*' 2>/dev/null || true
+  find "$state/root/io.containerd.runtime.v2.task" -mindepth 2 -maxdepth 2 2>/dev/null || true
+  find "$state/root/io.containerd.snapshotter.v1.overlayfs/snapshots" -mindepth 1 -maxdepth 1 2>/dev/null | tail -n +3 || true
 }
 
 # await WHAT COMMAND: polls until the command succeeds.
@@ -99,6 +111,9 @@ nothing_left() {
   leftovers
   fail "left $1"
 }
+
+# image_sum is one for all files of the default image, as a sandbox sees them.
+image_sum() { as_alice "thawpool run --timeout 120 $in/sum.py"; }
 
 # start_server: a server of alice's with two sandboxes frozen, in a service of her own user manager. Its input stays open.
 start_server() {

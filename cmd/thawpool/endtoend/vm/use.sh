@@ -9,6 +9,8 @@ installed() {
   doctor_fails "newuidmap is not installed" "sudo apt-get install"
   say "README's words: setup, doctor, demo"
   as_alice "$(readme 3,5)"
+  image_sum > /root/image.sum
+  sync /root/image.sum
 }
 
 limits() {
