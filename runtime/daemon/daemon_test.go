@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/thawpool/thawpool/runtime"
 	"github.com/thawpool/thawpool/runtime/host"
 )
 
@@ -288,5 +289,31 @@ func TestDelegatedAbove(t *testing.T) {
 		if got := delegatedAbove(group); got != want {
 			t.Errorf("%s: %s, want %s", group, got, want)
 		}
+	}
+}
+
+// TestHandOn: a unit whose systemd is older than the delegation lacks controllers, and what helps is said.
+func TestHandOn(t *testing.T) {
+	dir := t.TempDir()
+	control := filepath.Join(dir, "cgroup.subtree_control")
+	for file, text := range map[string]string{"cgroup.controllers": "memory pids\n", "cgroup.subtree_control": ""} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var hint *runtime.HintError
+	err := handOn(dir)
+	if !errors.As(err, &hint) || !errors.Is(err, runtime.ErrUnsupported) || !strings.Contains(err.Error(), "controllers cpu ") ||
+		!strings.HasPrefix(hint.Hint, "sudo systemctl restart user@") {
+		t.Errorf("without cpu: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.controllers"), []byte("cpu memory pids\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := handOn(dir); err != nil {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(control); err != nil || len(got) == 0 {
+		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -52,21 +52,32 @@ func findPlace(l layout) (place, error) {
 	p := place{version: v, all: filepath.Join(own, "daemon"), specPath: "/sandboxes"}
 	p.hostPath = filepath.Join(p.all, "sandboxes")
 	p.dir = filepath.Join(cgroup2Mount, p.all)
-	if err := p.occupy(filepath.Join(cgroup2Mount, own)); err != nil {
+	unit := filepath.Join(cgroup2Mount, own)
+	if err := occupy(unit); err != nil {
 		return place{}, runtime.WithHint(fmt.Errorf("%w: no control group is delegated to this process: %w", runtime.ErrUnsupported, err),
 			"do not start the daemon by hand: thawpool starts it as a unit of systemd when it is needed")
 	}
-	return p, nil
+	return p, handOn(unit)
 }
 
-// occupy lays out the unit's group at dir.
-func (p place) occupy(dir string) error {
+// occupy has this process leave the unit's group at dir for one below it.
+func occupy(dir string) error {
 	keeper := filepath.Join(dir, "keeper")
 	if err := os.Mkdir(keeper, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(keeper, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
+	return os.WriteFile(filepath.Join(keeper, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0)
+}
+
+// handOn gives the controllers of the unit's group at dir to the groups below it.
+func handOn(dir string) error {
+	missing, err := host.MissingV2(dir)
+	if err != nil {
 		return err
+	}
+	if len(missing) > 0 {
+		return runtime.WithHint(fmt.Errorf("%w: the systemd user manager started before the controllers %s were delegated to it",
+			runtime.ErrUnsupported, strings.Join(missing, ", ")), host.RestartManagerCommand(os.Geteuid()))
 	}
 	for _, c := range host.NeededV2 {
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+c), 0); err != nil {

@@ -93,27 +93,36 @@ func (h machine) delegatedV2(c Check, m mounts, uid int) (string, Check) {
 			"cgroup v2 without systemd: there is nobody who delegates control groups to %s", h.name(uid))
 	}
 	base, fix := UserManagerGroup(uid), h.setupCommand(uid)
-	data, err := os.ReadFile(filepath.Join(m.v2, base, "cgroup.controllers"))
+	missing, err := MissingV2(filepath.Join(m.v2, base))
 	if err != nil {
 		return "", c.broken(fix, "the systemd user manager of %s does not run (no session, no lingering)", h.name(uid))
 	}
 	if !exists(h.path(fmt.Sprintf("/run/user/%d", uid))) {
 		return "", c.broken(fix, "/run/user/%d does not exist, so the systemd user manager cannot be reached", uid)
 	}
-	var missing []string
-	have := strings.Fields(string(data))
-	for _, name := range NeededV2 {
-		if !slices.Contains(have, name) {
-			missing = append(missing, name)
-		}
-	}
 	if len(missing) > 0 {
 		if exists(h.path(DelegateDropIn)) { // setup did its part, and leaves to the user when the manager starts again
-			fix = fmt.Sprintf("sudo systemctl restart user@%d.service   # ends that user's background services", uid)
+			fix = RestartManagerCommand(uid)
 		}
 		return "", c.broken(fix, "systemd does not delegate the controllers %s to %s", strings.Join(missing, ", "), h.name(uid))
 	}
 	return base, c.passed("v2, %s delegated to %s", strings.Join(NeededV2, " "), base)
+}
+
+// MissingV2 lists the needed controllers that a v2 group, given by its directory, does not get.
+func MissingV2(dir string) ([]string, error) {
+	data, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil {
+		return nil, err
+	}
+	have := strings.Fields(string(data))
+	return slices.DeleteFunc(slices.Clone(NeededV2), func(name string) bool { return slices.Contains(have, name) }), nil
+}
+
+// RestartManagerCommand is what the user types where uid's systemd user manager is older than what is delegated to it: it
+// hands on only what it got when it started.
+func RestartManagerCommand(uid int) string {
+	return fmt.Sprintf("sudo systemctl restart user@%d.service   # ends that user's background services", uid)
 }
 
 func exists(path string) bool {
