@@ -43,18 +43,10 @@ func (s *session) boot(ctx context.Context, id string) (_ *sandbox, err error) {
 			err = b.abandon(ctx, expired(ctx, kind(err)))
 		}
 	}()
-	steps := []struct {
-		name string
-		do   func(context.Context) error
-	}{
-		{"record", b.record}, {"FIFOs", b.makeFIFOs}, {"create", b.create}, {"limits", b.checkLimits},
-		{"start", b.start}, {"ready", b.ready}, {"freeze", b.freeze}, {"weight", b.weigh},
-	}
 	event := s.cfg.Log.Debug().Str("sandbox", id)
-	for _, step := range steps {
+	for _, step := range b.steps() {
 		t := time.Now()
-		err := s.shims.ask(ctx, b.shim, s.cfg.BootTimeout, func(ctx context.Context) error { return b.attempt(ctx, step.do) })
-		if err != nil {
+		if err := b.take(ctx, step); err != nil {
 			return nil, fmt.Errorf("%s: %w", step.name, err)
 		}
 		event = event.Dur(step.name, time.Since(t))
@@ -63,6 +55,47 @@ func (s *session) boot(ctx context.Context, id string) (_ *sandbox, err error) {
 	b.info.Took = b.info.At.Sub(began)
 	event.Dur("took", b.info.Took).Msg("booted")
 	return b, nil
+}
+
+// step is one of a boot.
+type step struct {
+	name string
+	do   func(context.Context) error
+	// prompt: a shim has to answer it, and takes milliseconds. Other steps have no limit of their own.
+	prompt bool
+	// whole: it is seen through when the boot is broken off meanwhile. What containerd is making when its caller goes, it
+	// may leave: the program that starts a shim is killed, and the shim that it has started is not.
+	whole bool
+}
+
+func (b *sandbox) steps() []step {
+	return []step{
+		{name: "record", do: b.record},
+		{name: "FIFOs", do: b.makeFIFOs},
+		{name: "create", do: b.create, prompt: true, whole: true},
+		{name: "limits", do: b.checkLimits},
+		{name: "start", do: b.start, prompt: true},
+		{name: "ready", do: b.ready},
+		{name: "freeze", do: b.freeze, prompt: !b.direct()},
+		{name: "weight", do: b.weigh},
+	}
+}
+
+// take does a step of a boot, as long as there is patience with the shim.
+func (b *sandbox) take(ctx context.Context, s step) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.whole {
+		var end context.CancelFunc
+		ctx, end = b.s.bound(context.WithoutCancel(ctx))
+		defer end()
+	}
+	do := func(ctx context.Context) error { return b.attempt(ctx, s.do) }
+	if s.prompt {
+		return b.s.shims.askPrompt(ctx, b.shim, do)
+	}
+	return b.s.shims.ask(ctx, b.shim, b.s.cfg.BootTimeout, do)
 }
 
 // attempt does a step of a boot. Processes of the sandbox that somebody has stopped would keep it waiting; those of other

@@ -275,3 +275,34 @@ func TestWithdraw(t *testing.T) {
 		})
 	}
 }
+
+// lateContext is over by its deadline, and its timer has not noticed.
+type lateContext struct{ context.Context }
+
+func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
+// TestExpired: the daemon's word that time is up counts also where it comes before one's own timer.
+func TestExpired(t *testing.T) {
+	t.Parallel()
+	err := errors.New("context deadline exceeded")
+	if got := expired(t.Context(), err); errors.Is(got, runtime.ErrUnavailable) {
+		t.Errorf("with time left: %v", got)
+	}
+	if got := expired(lateContext{t.Context()}, err); !errors.Is(got, runtime.ErrUnavailable) {
+		t.Errorf("after the deadline: %v", got)
+	}
+}
+
+// TestPatience: a slow machine is given time, and the time is taken back when it is slow no more.
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	p := newShims(&session{cfg: Config{BootTimeout: 30 * time.Second}})
+	for _, step := range []struct{ took, want time.Duration }{
+		{time.Millisecond, shimPatience}, {shimPatience, 2 * shimPatience}, {2 * shimPatience, 30 * time.Second},
+		{8 * time.Second, 16 * time.Second}, {time.Second, shimPatience},
+	} {
+		if p.learn(step.took); p.patient() != step.want {
+			t.Errorf("after %v patience is %v, want %v", step.took, p.patient(), step.want)
+		}
+	}
+}

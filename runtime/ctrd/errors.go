@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
@@ -36,10 +37,19 @@ func kind(err error) error {
 // expired marks an error as the kind that a deadline gives when the context has ended. containerd hands on a shim's own
 // deadline as an unknown error.
 func expired(ctx context.Context, err error) error {
-	if ctx.Err() == nil || errors.Is(err, runtime.ErrUnavailable) {
+	over := ended(ctx)
+	if over == nil || errors.Is(err, runtime.ErrUnavailable) {
 		return err
 	}
-	return fmt.Errorf("%w: %w: %w", runtime.ErrUnavailable, ctx.Err(), err)
+	return fmt.Errorf("%w: %w: %w", runtime.ErrUnavailable, over, err)
+}
+
+// ended is why a context is over, also when its own timer is late and the daemon's answer that time is up was faster.
+func ended(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 // absent tells whether containerd says that something is not there. Some of its client's errors are raw gRPC, others have

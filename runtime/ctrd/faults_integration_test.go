@@ -378,6 +378,36 @@ func TestAttached(t *testing.T) {
 	owner.RequireNone(t, base)
 }
 
+// TestBootBrokenOff: who gives up a boot while containerd makes its task leaves nothing.
+func TestBootBrokenOff(t *testing.T) {
+	both(t, func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime) {
+		ctrdtest.Boot(t, rt, "broken-off-other") // the shim is there, or the stock one's program in memory
+		with, err := e.Count()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 8 {
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() {
+				_, err := rt.Boot(ctx, fmt.Sprintf("broken-off-%d", i))
+				ended <- err
+			}()
+			ctrdtest.Await(t, "its task is being made", func() error {
+				l, err := e.Count()
+				if err == nil && len(l.Minus(with)[ctrdtest.Bundles]) == 0 {
+					err = errors.New("not yet")
+				}
+				return err
+			})
+			cancel()
+			if err := <-ended; err == nil {
+				t.Fatal("the boot had ended before")
+			}
+		}
+	})
+}
+
 // TestLimitsMustHold: where limits cannot be shown to hold, nothing runs.
 func TestLimitsMustHold(t *testing.T) {
 	both(t, func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime) {

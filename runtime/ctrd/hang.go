@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/thawpool/thawpool/runtime"
 	"github.com/thawpool/thawpool/runtime/host"
 )
 
@@ -41,7 +42,7 @@ func patiently(ctx context.Context, patience time.Duration, stopped func() bool,
 	})
 	defer look.Stop()
 	err = request(short)
-	return err != nil && short.Err() != nil && ctx.Err() == nil, err
+	return err != nil && ended(short) != nil && ended(ctx) == nil, err
 }
 
 // shimRef names the processes of a shim: by the daemon that started them, and the id that they were started for.
@@ -118,4 +119,44 @@ func isShim(line []byte, id string) bool {
 		}
 	}
 	return false
+}
+
+// ask makes a request that a shim has to answer in time. One that hangs is killed; containerd then clears up after all its
+// tasks, and nothing waits for it any more.
+func (p *shims) ask(ctx context.Context, h *shim, patience time.Duration, request func(context.Context) error) error {
+	ref := p.ref(h)
+	hangs, err := patiently(ctx, patience, ref.stopped, request)
+	if hangs && !p.s.lost() {
+		p.condemn(h)
+		p.s.cfg.Log.Warn().Str("shim", ref.id).Int("processes", ref.kill()).Msg("a shim hangs and is killed")
+		err = fmt.Errorf("%w: its shim hangs: %w", runtime.ErrUnavailable, err)
+	}
+	return err
+}
+
+// askPrompt is ask for what a shim that does not hang answers within milliseconds.
+func (p *shims) askPrompt(ctx context.Context, h *shim, request func(context.Context) error) error {
+	began := time.Now()
+	defer func() { p.learn(time.Since(began)) }()
+	return p.ask(ctx, h, p.patient(), request)
+}
+
+func (p *shims) ref(h *shim) shimRef {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return shimRef{daemon: p.s.backend.PID, id: h.leader}
+}
+
+// patient is how long a shim that starts is waited for, and one that makes or starts a task.
+func (p *shims) patient() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.patience
+}
+
+// learn gives the next one twice the time that this one has taken, or was given: the machine may be slower than any.
+func (p *shims) learn(took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.patience = min(max(shimPatience, 2*took), p.s.cfg.BootTimeout)
 }

@@ -48,7 +48,7 @@ type shims struct {
 	mu sync.Mutex
 	// all that can be joined or still have sandboxes
 	all []*shim
-	// patience with the start of one: a machine that is slower than any is given twice the time at the next
+	// patience with what takes a shim milliseconds, its own start and those of tasks
 	patience time.Duration
 }
 
@@ -104,18 +104,15 @@ func (p *shims) await(ctx context.Context, h *shim) error {
 
 // startInTime gives up a start that hangs: boots would wait for it, and for nothing else.
 func (p *shims) startInTime(ctx context.Context, h *shim) error {
-	p.mu.Lock()
-	patience := p.patience
-	p.mu.Unlock()
+	patience := p.patient()
 	late := errors.New("it takes longer than " + patience.String())
+	began := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := time.AfterFunc(patience, func() { cancel(late) })
 	err := p.start(ctx, h)
 	t.Stop()
+	p.learn(min(time.Since(began), patience)) // what comes after is the clearing up
 	if err != nil && errors.Is(context.Cause(ctx), late) {
-		p.mu.Lock()
-		p.patience = max(p.patience, min(2*patience, p.s.cfg.BootTimeout))
-		p.mu.Unlock()
 		err = fmt.Errorf("%w: %w: %w", runtime.ErrUnavailable, late, err)
 	}
 	if err != nil {
@@ -186,24 +183,6 @@ func (p *shims) leads(h *shim, id string) {
 	if !h.joined && h.leader == h.id {
 		h.leader = id
 	}
-}
-
-// ask makes a request that a shim has to answer in time. One that hangs is killed; containerd then clears up after all its
-// tasks, and nothing waits for it any more.
-func (p *shims) ask(ctx context.Context, h *shim, patience time.Duration, request func(context.Context) error) error {
-	ref := p.ref(h)
-	hangs, err := patiently(ctx, patience, ref.stopped, request)
-	if hangs && !p.s.lost() {
-		p.condemn(h)
-		p.s.cfg.Log.Warn().Str("shim", ref.id).Int("processes", ref.kill()).Msg("a shim hangs and is killed")
-	}
-	return err
-}
-
-func (p *shims) ref(h *shim) shimRef {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return shimRef{daemon: p.s.backend.PID, id: h.leader}
 }
 
 // condemn lets no more sandboxes into a shim.
@@ -312,6 +291,7 @@ func removeShim(ctx context.Context, c *containerd.Client, ref shimRef) error {
 	if err != nil {
 		return fmt.Errorf("find shim %s: %w", id, err)
 	}
+	killed := false
 	for wait := deletePoll; ; wait *= 2 {
 		// A shim that has died gives an error here, and so may one that is just ending. What counts is Shutdown, which
 		// forgets one that has gone.
@@ -322,8 +302,12 @@ func removeShim(ctx context.Context, c *containerd.Client, ref shimRef) error {
 		if err == nil || absent(err) {
 			return nil
 		}
-		if wait > removeMost || unavailable(err) {
+		if killed && wait > removeMost || unavailable(err) {
 			return fmt.Errorf("end shim %s: %w", id, err)
+		}
+		if wait > removeMost { // it does not end by being asked
+			ref.kill()
+			killed, wait = true, deletePoll
 		}
 		select {
 		case <-time.After(wait):
