@@ -70,7 +70,7 @@ func build() error {
 	if err := cmd.Run(); err != nil {
 		return err
 	}
-	return buildNew(bin)
+	return errors.Join(buildNew(bin), buildFailshim(bin))
 }
 
 // env is the shared environment, and what is in it now.
