@@ -115,9 +115,10 @@ release-check: ## build the release of the last commit in two new checkouts, one
 	$(MAKE) -C $$t/a release && GOCACHE=$$t/cache $(MAKE) -C $$t/another/directory release && \
 	cmp $$t/a/dist/*.tar.gz $$t/another/directory/dist/*.tar.gz && cat $$t/a/dist/*.sha256 && echo 'the two are the same'
 
-test-vm: release ## (root, amd64) install the release on fresh Debian 12 and 13 machines in QEMU and use it there
+VM ?= bookworm trixie
+test-vm: release ## (root, amd64) install the release on fresh Debian 12 and 13 machines in QEMU and use it there; VM=trixie, VM_SCENARIOS="cron setuid"
 	$(GO) build -trimpath -o $(CURDIR)/dist/client ./cmd/thawpool/endtoend/vm/client
-	cmd/thawpool/endtoend/vm/test.sh $(CURDIR)/dist/thawpool-$(VERSION)-linux-amd64.tar.gz $(CURDIR)/dist/client
+	cmd/thawpool/endtoend/vm/test.sh $(CURDIR)/dist/thawpool-$(VERSION)-linux-amd64.tar.gz $(CURDIR)/dist/client $(VM)
 
 clean: ## remove what was built
 	rm -rf $(BIN) dist
