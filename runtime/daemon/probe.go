@@ -81,13 +81,13 @@ func listener(ctx context.Context, socket string) (*process, error) {
 	return openProcess(int(cred.Pid))
 }
 
+// dial prepares questions to containerd. It connects with the first one.
+func dial(socket string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+}
+
 // serving asks containerd whether it serves. It answers within the context's time also when the daemon hangs.
-func serving(ctx context.Context, socket string) error {
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
+func serving(ctx context.Context, conn *grpc.ClientConn) error {
 	resp, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
 	if err != nil {
 		return fmt.Errorf("containerd's health: %w", err)
@@ -102,11 +102,16 @@ func serving(ctx context.Context, socket string) error {
 func probe(ctx context.Context, socket string, patience time.Duration) (*process, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	conn, err := dial(socket)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
 	p, err := listener(ctx, socket)
 	if err != nil {
 		return nil, err
 	}
-	if err := serving(ctx, socket); err != nil {
+	if err := serving(ctx, conn); err != nil {
 		p.close()
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"google.golang.org/grpc"
 
 	"github.com/thawpool/thawpool/runtime/host"
 )
@@ -18,7 +19,9 @@ type watch struct {
 	b   *box
 	ctx context.Context // of the questions; ends with the watch
 
+	conn              *grpc.ClientConn // one for all questions: what asks every second should cost little
 	suspects          suspects
+	looked            time.Time // at the sockets
 	health            chan error
 	asking            bool
 	asked             time.Time
@@ -36,9 +39,15 @@ func (k *keeper) watch(ctx context.Context, b *box) (why reason, release func())
 	release = func() {}
 	questions, cancel := context.WithCancel(ctx)
 	defer cancel()
+	conn, err := dial(k.layout.socket())
+	if err != nil {
+		k.log.Error().Err(err).Msg("containerd cannot be asked for its health")
+		return hung, release
+	}
+	defer func() { _ = conn.Close() }()
 	now := time.Now()
 	w := &watch{
-		k: k, b: b, ctx: questions, suspects: suspects{}, lastSweep: now, unused: now,
+		k: k, b: b, ctx: questions, conn: conn, suspects: suspects{}, lastSweep: now, unused: now,
 		health: make(chan error, 1), swept: make(chan error, 1), // an answer after the end waits for nobody
 	}
 	lost := b.lost()
@@ -60,6 +69,7 @@ func (k *keeper) watch(ctx context.Context, b *box) (why reason, release func())
 			}
 		case now := <-tick.C:
 			w.askHealth(now)
+			w.lookAtSockets(now)
 			if w.isStopped() {
 				return hung, release
 			}
@@ -85,9 +95,16 @@ func (w *watch) askHealth(now time.Time) {
 	go func() {
 		ctx, cancel := context.WithTimeout(w.ctx, healthPatience)
 		defer cancel()
-		w.health <- serving(ctx, w.k.layout.socket())
+		w.health <- serving(ctx, w.conn)
 	}()
-	w.suspects.sweep(w.k.layout.path("run", "s"))
+}
+
+// lookAtSockets removes those that nobody listens on. Each living one answers the look, so it is not done all the time.
+func (w *watch) lookAtSockets(now time.Time) {
+	if now.Sub(w.looked) >= socketEvery {
+		w.looked = now
+		w.suspects.sweep(w.k.layout.path("run", "s"))
+	}
 }
 
 // hangs takes an answer, and tells whether that was one failure too many.
