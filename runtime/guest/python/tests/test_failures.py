@@ -73,7 +73,7 @@ class Await(Case):
 
     def test_never_awaited_is_warned_of_as_by_the_interpreter(self):
         ended = self.good("async def f(): pass\nf()\nx = 1")
-        self.assertIn("RuntimeWarning: coroutine 'f' was never awaited", ended.stderr)
+        self.assertIn("/main.py:2: RuntimeWarning: coroutine 'f' was never awaited", ended.stderr)
         self.assertEqual(ended.notes, ["f(...) was never awaited, so it did not run: write `await f(...)`"])
 
     def test_never_awaited_and_kept(self):
@@ -81,7 +81,39 @@ class Await(Case):
             with self.subTest(code=code):
                 ended = run("async def f(): pass\n" + code)
                 self.assertIn("never awaited", ended.stderr)
+                self.assertNotIn("thawpool", ended.stderr)
                 self.assertTrue(any("write `await f(...)`" in n for n in ended.notes), ended)
+
+    def test_never_awaited_where_warnings_are_errors(self):
+        for code in ("f()", "x = f()"):
+            with self.subTest(code=code):
+                ended = run("import warnings\nwarnings.simplefilter('error')\nasync def f(): pass\n%s\nprint(1)" % code)
+                self.assertEqual((ended.code, ended.stdout), (0, "1\n"), ended)
+                self.assertTrue(any("write `await f(...)`" in n for n in ended.notes), ended)
+
+
+class Advice(Case):
+    def advised(self, text, code, kind):
+        self.assertIn(text, " ".join(self.bad(code, kind).notes), code)
+
+    def test_what_a_sandbox_has_not(self):
+        self.advised("nosuch is not in the image", "import nosuch.deep", "ModuleNotFoundError")
+        self.advised("gets no input", "input('name? ')", "EOFError")
+
+    def test_no_network(self):
+        code = "import socket\ntry:\n    raise %s\nexcept OSError as e:\n    raise %s"
+        for first in ("socket.gaierror(-3, 'Temporary failure in name resolution')", "OSError(101, 'Network is unreachable')"):
+            self.advised("no network", code % (first, "RuntimeError('cannot fetch')"), "RuntimeError")
+            self.advised("no network", code % (first, "RuntimeError('cannot fetch') from e"), "RuntimeError")
+        self.assertEqual(self.bad("raise ConnectionRefusedError(111, 'refused')", "ConnectionRefusedError").notes, [])
+
+    def test_code_that_is_none(self):
+        self.advised("Markdown fence", "```python\nprint(1)\n```", "SyntaxError")
+        self.advised("without return", "x = 1\nreturn x", "SyntaxError")
+        self.assertEqual(self.bad("x = ", "SyntaxError").notes, [])
+
+    def test_task_without_a_loop(self):
+        self.advised("use top-level await", "import asyncio\nasync def f(): pass\nasyncio.create_task(f())", "RuntimeError")
 
 
 class Errors(Case):

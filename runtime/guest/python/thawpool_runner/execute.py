@@ -16,7 +16,7 @@ import random
 import sys
 import types
 
-from . import forking, loops, notes, report
+from . import advice, forking, loops, notes, report
 
 AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 FUTURE = functools.reduce(operator.or_, (getattr(__future__, n).compiler_flag for n in __future__.all_feature_names))
@@ -137,7 +137,8 @@ class Run:
         self.code = 1
         sys.setrecursionlimit(max(sys.getrecursionlimit(), 1000))  # the code may have lowered it; a report needs some
         self.error = report.error(exc, self.file)
-        self.notes.explain(exc, self.error["message"])
+        for text in advice.advice(exc, self.error["message"], self.source):
+            self.notes.add(text)
         if sys.excepthook is not sys.__excepthook__:
             try:
                 sys.excepthook(type(exc), exc, exc.__traceback__)

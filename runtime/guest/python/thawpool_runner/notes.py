@@ -6,6 +6,7 @@ import warnings
 
 NOTES_MAX = 20
 ITEMS_MAX = 1000  # of a container that is searched for coroutines
+NO_LINE = 1 << 20  # a stack level above all: the warning is about no line
 
 
 class Notes:
@@ -20,21 +21,18 @@ class Notes:
             self.texts.append(text)
 
     def __enter__(self):
-        self._plain = plain = warnings._warn_unawaited_coroutine
-
-        def warn(coro):
-            self._unawaited(coro)
-            plain(coro)
-
-        warnings._warn_unawaited_coroutine = warn
+        self._plain = warnings._warn_unawaited_coroutine
+        warnings._warn_unawaited_coroutine = self._unawaited
         return self
 
     def __exit__(self, *_):
         warnings._warn_unawaited_coroutine = self._plain
 
-    def _unawaited(self, coro):
+    def _unawaited(self, coro, level=2):
+        """Warns as the interpreter does, which calls it from the code: called from here its own would name this file."""
         name = coro.__qualname__
         self.add("%s(...) was never awaited, so it did not run: write `await %s(...)`" % (name, name))
+        warnings.warn("coroutine %r was never awaited" % name, RuntimeWarning, level)
 
     def scan(self, space):
         """Finds coroutines that were kept in a global, or in a list or dict there, and never started. The interpreter
@@ -47,14 +45,8 @@ class Notes:
 
     def _look(self, obj):
         if type(obj) is types.CoroutineType and inspect.getcoroutinestate(obj) == inspect.CORO_CREATED:
-            warnings._warn_unawaited_coroutine(obj)
+            try:
+                self._unawaited(obj, NO_LINE)
+            except RuntimeWarning:
+                pass  # the code has made errors of warnings
             obj.close()
-
-    def explain(self, exc, message):
-        """Advice on errors whose own text does not say what to do."""
-        if isinstance(exc, RuntimeError) and "event loop is already running" in message:
-            self.add("the code has a top-level await, so it runs inside an event loop already: await the coroutine directly")
-        if isinstance(exc, RuntimeError) and "no current event loop" in message:
-            self.add("there is no event loop outside a running one: use top-level await, or asyncio.run(...)")
-        if isinstance(exc, (TypeError, AttributeError)) and "'coroutine' object" in message:
-            self.add("a call that returns a coroutine was used without await: write `await` in front of it")

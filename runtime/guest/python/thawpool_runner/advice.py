@@ -1,0 +1,57 @@
+"""Advice on errors whose own text does not say what to do here, where there is no network, no shell and no keyboard."""
+
+import errno
+import os
+
+CHAIN_MAX = 16  # of the exceptions that led to one another
+UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL)
+
+
+def advice(exc, message, source):
+    """Gives the texts for the exception that ended the code of this source."""
+    for text in _asyncio(exc, message), _syntax(exc, message, source), _outside(exc, message):
+        if text:
+            yield text
+
+
+def _asyncio(exc, message):
+    if isinstance(exc, RuntimeError):
+        if "event loop is already running" in message:
+            return "the code has a top-level await, so it runs inside an event loop already: await the coroutine directly"
+        if "no current event loop" in message or "no running event loop" in message:
+            return "there is no event loop outside a running one: use top-level await, or asyncio.run(...)"
+    if isinstance(exc, (TypeError, AttributeError)) and "'coroutine' object" in message:
+        return "a call that returns a coroutine was used without await: write `await` in front of it"
+
+
+def _syntax(exc, message, source):
+    if not isinstance(exc, SyntaxError):
+        return None
+    if source.lstrip().startswith("```"):
+        return "the code begins with a Markdown fence: pass what is between the fences"
+    if "'return' outside function" in message:
+        return "the value of the last expression is given back: end with it, without return"
+
+
+def _outside(exc, message):
+    if isinstance(exc, EOFError) and message == "EOF when reading a line":
+        return "the code gets no input: write what it would ask for into the code"
+    if isinstance(exc, ModuleNotFoundError) and exc.name:
+        return "%s is not in the image of this sandbox, which has no network to install it from" % exc.name.partition(".")[0]
+    if isinstance(exc, FileNotFoundError) and exc.filename == "/bin/sh" and not os.path.exists("/bin/sh"):
+        return "the image of this sandbox has no shell: do it in Python"
+    if any(_unreachable(e) for e in _led_to(exc)):
+        return "the sandbox has no network; what is beyond it is reached by the tools that the host offers, if it offers any"
+
+
+def _unreachable(exc):
+    return isinstance(exc, OSError) and (type(exc).__name__ == "gaierror" or exc.errno in UNREACHABLE)
+
+
+def _led_to(exc):
+    """Gives an exception, what it came from, and so on."""
+    for _ in range(CHAIN_MAX):
+        if exc is None:
+            return
+        yield exc
+        exc = exc.__cause__ or exc.__context__
