@@ -56,6 +56,9 @@ func open(raw []byte) (env envelope, id json.RawMessage, rerr *rpcError) {
 	if env.Method == nil && env.Result == nil && env.Error == nil {
 		return env, env.ID, &rpcError{Code: mcp.INVALID_REQUEST, Message: "Invalid request: method is missing"}
 	}
+	if len(env.ID) > 0 && len(env.Params) > 0 && env.Params[0] != '{' && !bytes.Equal(env.Params, nullID) {
+		return env, env.ID, &rpcError{Code: mcp.INVALID_PARAMS, Message: "Invalid params: params must be an object"}
+	}
 	return env, env.ID, nil
 }
 
