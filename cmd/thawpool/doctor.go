@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/thawpool/thawpool/actors/ops"
+	"github.com/thawpool/thawpool/runtime/daemon"
 	"github.com/thawpool/thawpool/runtime/host"
 	"github.com/thawpool/thawpool/runtime/host/prepare"
 )
@@ -88,7 +89,7 @@ func (a *app) diagnose(ctx context.Context) (doctorReport, error) {
 	}
 	if itself {
 		var err error
-		if r.Running, err = ops.FindChecks(ctx, filepath.Join(a.cfg.StateDir, statusDir)); err != nil {
+		if r.Running, err = ops.FindChecks(ctx, filepath.Join(a.cfg.StateDir, daemon.StatusDir)); err != nil {
 			return r, err
 		}
 	}

@@ -22,9 +22,6 @@ import (
 	"github.com/thawpool/thawpool/runtime/host"
 )
 
-// statusDir is where processes publish themselves, below the state directory.
-const statusDir = "status"
-
 // What a disk must have left for sandboxes and logs, below which the process is not ready.
 const (
 	freeBytes  = 64 << 20
@@ -113,7 +110,7 @@ func (a *app) openAudit(in *inside) (*audit.Log, error) {
 // start serves operators, and gives the runner that calls are to go through.
 func (in *inside) start(a *app, source *opener) (front.Runner, error) {
 	in.source.Store(source)
-	if err := in.ops.Publish(filepath.Join(a.cfg.StateDir, statusDir)); err != nil {
+	if err := in.ops.Publish(filepath.Join(a.cfg.StateDir, daemon.StatusDir)); err != nil {
 		a.log.Warn().Err(err).Msg("thawpool status will not find this process")
 	}
 	var r front.Runner = source

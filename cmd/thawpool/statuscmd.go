@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/thawpool/thawpool/actors/ops"
+	"github.com/thawpool/thawpool/runtime/daemon"
 )
 
 // watchEvery is how often status --watch looks.
@@ -31,7 +32,7 @@ func newStatusCommand(a *app) *cobra.Command {
 			if err := a.drop(); err != nil {
 				return err
 			}
-			return showStatus(cmd.Context(), cmd.OutOrStdout(), filepath.Join(a.cfg.StateDir, statusDir), watch, asJSON)
+			return showStatus(cmd.Context(), cmd.OutOrStdout(), filepath.Join(a.cfg.StateDir, daemon.StatusDir), watch, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&watch, "watch", false, "show it again each second until interrupted")

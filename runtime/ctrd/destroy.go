@@ -142,10 +142,7 @@ func (b *sandbox) deleteTask(ctx context.Context) error {
 		return nil
 	}
 	for wait := deletePoll; ; wait = min(2*wait, rewatch) {
-		err := b.ask(ctx, func(ctx context.Context) error {
-			_, err := b.s.tasks.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: b.id})
-			return err
-		})
+		err := b.ask(ctx, func(ctx context.Context) error { return deleteTask(ctx, b.s.tasks, b.s.backend.PID, b.id) })
 		if err == nil || absent(err) || b.s.lost() {
 			return nil
 		}

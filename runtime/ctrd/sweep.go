@@ -181,10 +181,7 @@ func removeTask(ctx context.Context, service tasks.TasksClient, id string, ref s
 	tick := time.NewTicker(deletePoll)
 	defer tick.Stop()
 	for {
-		err := ref.ask(ctx, func(ctx context.Context) error {
-			_, err := service.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id})
-			return err
-		})
+		err := ref.ask(ctx, func(ctx context.Context) error { return deleteTask(ctx, service, ref.daemon, id) })
 		if err == nil || absent(err) {
 			return nil
 		}

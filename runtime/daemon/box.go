@@ -32,20 +32,21 @@ const (
 	killPatience = 10 * time.Second
 )
 
-// temp is containerd's directory for temporary files and that of what it starts, all of which may enter it: runsc gives
+// Temp is containerd's directory for temporary files and that of what it starts, all of which may enter it: runsc gives
 // up root before it uses it. Nobody but the owner could below the state directory.
-const temp = "/run/thawpool-tmp"
+const Temp = "/run/thawpool-tmp"
 
 // entry is what rootlesskit runs inside its namespaces: it puts the state directory at its neutral path and becomes
 // containerd. /run is a copy, whose link to the system's containerd must go. What containerd and its shims write for each
-// task they sync to disk, for nothing: it lives in memory, as on a system where that is /run.
+// task they sync to disk, for nothing: it lives in memory, as on a system where that is /run. So containerd finds no task of
+// the daemon before it, whose working directories it would remove with them: they go here.
 const entry = `set -e
 mkdir -p ` + Inside + `
-mkdir -p -m 1777 ` + temp + `
+mkdir -p -m 1777 ` + Temp + `
 mount --bind "$1" ` + Inside + `
 rm -f /run/containerd
 cd ` + Inside + `
-rm -rf state run/s
+rm -rf state run/s root/io.containerd.runtime.v2.task root/io.containerd.sandbox.controller.v1.shim
 mkdir state
 mount -t tmpfs -o mode=0711,nosuid,nodev thawpool state
 if [ "$3" = wipe ]; then rm -rf root; fi

@@ -59,6 +59,6 @@ func containerdConfig() ([]byte, error) {
 	err := containerdTemplate.Execute(&b, struct {
 		Inside, Temp string
 		Unneeded     []string
-	}{Inside, temp, unneeded})
+	}{Inside, Temp, unneeded})
 	return b.Bytes(), err
 }

@@ -17,6 +17,9 @@ import (
 // Inside is where containerd and the shims see the state directory.
 const Inside = "/run/thawpool"
 
+// StatusDir is where servers publish themselves by sockets, below the state directory. A keeper removes those of dead ones.
+const StatusDir = "status"
+
 // maxSocketPath is the longest path that a unix socket can be bound to: sun_path has 108 bytes with its final zero.
 const maxSocketPath = 107
 

@@ -71,10 +71,21 @@ const (
 type suspects map[string]time.Time
 
 // sweep removes the sockets that nobody has listened on for a while. The stock shim leaves some, and so does SIGKILL.
-func (s suspects) sweep(dir string) {
+func (s suspects) sweep(dirs ...string) {
+	for _, dir := range dirs {
+		s.look(dir)
+	}
+	for path := range s { // gone by itself
+		if _, err := os.Lstat(path); err != nil {
+			delete(s, path)
+		}
+	}
+}
+
+func (s suspects) look(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return // made with the first shim
+		return // made with the first socket
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
@@ -86,11 +97,6 @@ func (s suspects) sweep(dir string) {
 			s[path] = time.Now()
 		case time.Since(since) >= socketGrace:
 			_ = os.Remove(path)
-			delete(s, path)
-		}
-	}
-	for path := range s { // gone by itself
-		if _, err := os.Lstat(path); err != nil {
 			delete(s, path)
 		}
 	}

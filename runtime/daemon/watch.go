@@ -103,7 +103,7 @@ func (w *watch) askHealth(now time.Time) {
 func (w *watch) lookAtSockets(now time.Time) {
 	if now.Sub(w.looked) >= socketEvery {
 		w.looked = now
-		w.suspects.sweep(w.k.layout.path("run", "s"))
+		w.suspects.sweep(w.k.layout.path("run", "s"), w.k.layout.path(StatusDir))
 	}
 }
 

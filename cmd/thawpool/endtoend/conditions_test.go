@@ -222,7 +222,7 @@ func TestFaultMemories(t *testing.T) {
 			t.Errorf("round %d: %v", round, err)
 		}
 	}
-	requireClean(t, e, base, recovery)
+	requireClean(t, e, base)
 }
 
 // wholeMemory reads the memory that was being written.

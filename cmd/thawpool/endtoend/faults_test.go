@@ -3,7 +3,6 @@
 package endtoend
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -145,8 +144,7 @@ type report struct {
 	began        time.Time
 	base         ctrdtest.Leaks // before the server was started
 	gauge        gauge
-	patience     time.Duration // until nothing is left; recovery if 0
-	killed       bool          // the fault was the server's own end
+	killed       bool // the fault was the server's own end
 }
 
 // settle sees to it that the invariants hold, and prints the row of the table.
@@ -178,7 +176,7 @@ func (sc *scene) settle(r report) {
 	if err := inTime(r.began, worked); err != nil {
 		t.Error(err)
 	}
-	clean := requireClean(t, sc.e, r.base, r.patience)
+	clean := requireClean(t, sc.e, r.base)
 	all := sc.outcomes()
 	var row []string
 	for _, stage := range slices.Sorted(maps.Keys(all)) {
@@ -226,9 +224,9 @@ func (sc *scene) awaitExit(r report) {
 }
 
 // requireClean waits until nothing is there that was not before, and tells how long that took.
-func requireClean(t *testing.T, e *ctrdtest.Env, base ctrdtest.Leaks, patience time.Duration) string {
+func requireClean(t *testing.T, e *ctrdtest.Env, base ctrdtest.Leaks) string {
 	t.Helper()
-	took, err := clean(e, base, cmp.Or(patience, recovery))
+	took, err := clean(e, base, recovery)
 	if err != nil {
 		t.Error(err)
 		return "leaks"

@@ -63,6 +63,18 @@ func TestInvariantsCanFail(t *testing.T) {
 	broken("an orphan", err)
 	e.RequireNone(t, base)
 
+	for _, dir := range []string{e.TempDir(), filepath.Join(e.StateDir, "outputs")} {
+		path := filepath.Join(dir, "forgotten")
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		_, err = clean(e, base, 0)
+		broken("a temporary directory", err)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+
 	dir := filepath.Join(e.StateDir, "kept", "memory")
 	if _, stderr, status := shell(t, e, "save_memory('big', '1' * 300_000)", "run", "-"); status != 0 {
 		t.Fatal(stderr)

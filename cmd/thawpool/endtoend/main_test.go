@@ -99,8 +99,11 @@ func command(t testing.TB, dir, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	args = append([]string{name, "--state-dir", dir, "--bin-dir", ctrdtest.BinDir()}, args...)
 	cmd := exec.Command(filepath.Join(ctrdtest.BinDir(), programName), args...)
-	home := t.TempDir()
-	cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + os.Getenv("XDG_RUNTIME_DIR")}
+	home, temp := t.TempDir(), ctrdtest.OpenEnv(t, dir).TempDir()
+	if err := os.MkdirAll(temp, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = []string{"HOME=" + home, "TMPDIR=" + temp, "PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + os.Getenv("XDG_RUNTIME_DIR")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }

@@ -70,7 +70,7 @@ func TestSoak(t *testing.T) {
 	for _, a := range s.agents {
 		a.close()
 	}
-	clean := requireClean(t, e, base, recovery)
+	clean := requireClean(t, e, base)
 	s.report(length, clean)
 }
 

@@ -38,9 +38,10 @@ const (
 	Snapshots  = "snapshots"
 	Leases     = "leases"
 	FIFOs      = "fifos"   // directories of them
-	Sockets    = "sockets" // of shims
+	Sockets    = "sockets" // of shims, and of servers for operators
 	Bundles    = "bundles" // directories of tasks and shims
-	Users      = "users"   // registered at the daemon, dead or alive
+	Temp       = "temporary files"
+	Users      = "users" // registered at the daemon, dead or alive
 )
 
 // Minus is what was not there in base.
@@ -90,14 +91,15 @@ func (e *Env) RequireNone(t testing.TB, base Leaks) {
 // Count looks at everything. Without a running daemon there is nothing that only a daemon can tell.
 func (e *Env) Count() (Leaks, error) {
 	l := Leaks{}
-	for kind, dir := range map[string]string{
-		FIFOs: "fifo", Sockets: "run/s", Users: "users",
+	for dir, kind := range map[string]string{
+		"fifo": FIFOs, "run/s": Sockets, "status": Sockets, "users": Users, "outputs": Temp, "root/tmpmounts": Temp,
 	} {
-		names, err := list(filepath.Join(e.StateDir, dir))
-		if err != nil {
+		if err := l.addIn(kind, filepath.Join(e.StateDir, dir)); err != nil {
 			return nil, err
 		}
-		l.add(kind, names...)
+	}
+	if err := errors.Join(l.addIn(Temp, e.TempDir()), l.addHidden(e.StateDir)); err != nil {
+		return nil, err
 	}
 	if g, ok := e.group(); ok {
 		names, err := g.Children()
@@ -113,25 +115,40 @@ func (e *Env) Count() (Leaks, error) {
 	if err := mounts(l, containerd); err != nil {
 		return nil, err
 	}
-	state := fmt.Sprintf("/proc/%d/root%s/state", containerd, daemon.Inside) // a tmpfs of the daemon's own
-	bundles, err := list(filepath.Join(state, "io.containerd.runtime.v2.task", ctrd.Namespace))
-	if err != nil {
+	inside := fmt.Sprintf("/proc/%d/root", containerd) // state is a tmpfs of the daemon's own
+	for _, dir := range []string{"state", "root"} {
+		for _, plugin := range []string{"io.containerd.runtime.v2.task", "io.containerd.sandbox.controller.v1.shim"} {
+			if err := l.addIn(Bundles, filepath.Join(inside, daemon.Inside, dir, plugin, ctrd.Namespace)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := l.addIn(Temp, filepath.Join(inside, daemon.Temp)); err != nil {
 		return nil, err
 	}
-	l.add(Bundles, bundles...)
 	return l, e.records(l)
 }
 
-func list(dir string) ([]string, error) {
+// TempDir is the directory of temporary files of programs that a test starts on this state, if it says so to them.
+func (e *Env) TempDir() string { return filepath.Join(filepath.Dir(e.StateDir), "tmp") }
+
+// addIn adds what is in a directory, if there is one.
+func (l Leaks) addIn(kind, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil
 	}
-	var names []string
 	for _, e := range entries {
-		names = append(names, e.Name())
+		l.add(kind, e.Name())
 	}
-	return names, err
+	return err
+}
+
+// addHidden adds the files that are being written in a directory, to be renamed then.
+func (l Leaks) addHidden(dir string) error {
+	hidden, err := filepath.Glob(filepath.Join(dir, ".*"))
+	l.add(Temp, hidden...)
+	return err
 }
 
 // group is where the sandboxes' groups are, if a keeper has ever said so.
