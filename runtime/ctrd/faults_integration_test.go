@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -135,6 +136,48 @@ func TestHungShim(t *testing.T) {
 		}
 		next(t, rt, "hung-next")
 	})
+}
+
+// TestHungRemover: the program that containerd runs at a task's end is killed when it hangs, and its shim goes on.
+func TestHungRemover(t *testing.T) {
+	e, base := env(t)
+	t.Cleanup(func() { e.RequireNone(t, base) }) // after the runtime's own clean-up
+	bin := hangingRemover(t)
+	rt := e.Runtime(t, func(c *ctrd.Config) { c.Runtime, c.BinDir = ctrd.RuntimeThawpool, bin })
+	gone, kept := ctrdtest.Boot(t, rt, "remover-gone"), ctrdtest.Boot(t, rt, "remover-kept")
+	shim := e.FindPrefix(t, "containerd-shim-")
+	if err := gone.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(bin, "met")); err != nil {
+		t.Errorf("the program was not run: %v", err)
+	}
+	if now := e.FindPrefix(t, "containerd-shim-"); now.PID != shim.PID {
+		t.Errorf("the shim is %d, and was %d", now.PID, shim.PID)
+	}
+	if out := must(t, kept, "print('kept')"); out != "kept\n" {
+		t.Errorf("%q", out)
+	}
+}
+
+// hangingRemover is a directory of programs of which the one that removes tasks hangs.
+func hangingRemover(t *testing.T) string {
+	t.Helper()
+	bin, err := os.MkdirTemp("/var/tmp", "tpf-") //nolint:usetesting // the daemon's processes can reach it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(bin) })
+	const name = "thawpool-delete"
+	text := fmt.Sprintf("#!/bin/sh\ncase \" $* \" in *' delete '*) touch %s/met; exec sleep 600 ;; esac\nexec %s \"$@\"\n",
+		bin, filepath.Join(ctrdtest.BinDir(), name))
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(bin, name), []byte(text), 0o700), //nolint:gosec // a program
+		os.Symlink(filepath.Join(ctrdtest.BinDir(), "containerd-shim-thawpool-v1"), filepath.Join(bin, "containerd-shim-thawpool-v1")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	return bin
 }
 
 // TestKillDaemon ends one part of the daemon at a time: everything that depends on it is cleared up and replaced.

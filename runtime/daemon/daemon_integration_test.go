@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -145,6 +146,36 @@ func TestStaleState(t *testing.T) {
 			t.Errorf("left: %v", l)
 		}
 	}
+}
+
+// TestStatusSocketOfDead: a server that was killed leaves its socket for operators, and the keeper removes it.
+func TestStatusSocketOfDead(t *testing.T) {
+	e := ctrdtest.NewEnv(t)
+	ensure(t, e)
+	dir := filepath.Join(e.StateDir, daemon.StatusDir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	bind := func(name string) *net.UnixListener {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, name), Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		t.Cleanup(func() { _ = l.Close() })
+		return l
+	}
+	bind("living")
+	if err := bind("dead").Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctrdtest.Await(t, "the dead one's has gone", func() error {
+		entries, err := os.ReadDir(dir)
+		if err == nil && (len(entries) != 1 || entries[0].Name() != "living") {
+			err = fmt.Errorf("there are %v", entries)
+		}
+		return err
+	})
 }
 
 // TestBrokenStore: a metadata store that a power cut has damaged is made anew.
