@@ -266,17 +266,29 @@ func idleShare(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	began := time.Now()
-	select {
-	case <-time.After(idleLook):
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+	if err := rest(ctx, idleLook); err != nil {
+		return 0, err
 	}
 	after, err := bench.MachineBusy()
 	return (after - before).Seconds() / time.Since(began).Seconds(), err
 }
 
-// frozenLook is how long frozen sandboxes are watched: at /proc's hundredths of a second it shows a thousandth of a core.
-const frozenLook = 10 * time.Second
+// rest waits, and gives the context's cause when that ends first.
+func rest(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Frozen sandboxes are watched for frozenLook: at /proc's hundredths of a second it shows a thousandth of a core. Before that,
+// for frozenSettle, those who made them collect their garbage.
+const (
+	frozenSettle = 5 * time.Second
+	frozenLook   = 10 * time.Second
+)
 
 // frozen measures what sandboxes hold and use that wait.
 func (b *benchRun) frozen(ctx context.Context, s *served, row *bench.Row) error {
@@ -289,14 +301,15 @@ func (b *benchRun) frozen(ctx context.Context, s *served, row *bench.Row) error 
 		return err
 	}
 	row.FrozenPSS, row.Frozen = pss/int64(n), n
+	if err := rest(ctx, frozenSettle); err != nil {
+		return err
+	}
 	m, err := startMeter(s.pid(), s.herd)
 	if err != nil {
 		return err
 	}
-	select {
-	case <-time.After(frozenLook):
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := rest(ctx, frozenLook); err != nil {
+		return err
 	}
 	tree, _, wall, err := m.used()
 	row.IdleCores = tree.Seconds() / wall.Seconds()
