@@ -86,6 +86,9 @@ func (b *builder) transport() {
 	switch {
 	case f["command"] != nil:
 		b.server.Transport = Stdio
+		if key != "" {
+			b.warn("has both \"command\" and %q, which is ignored; remove one, or say \"type\"", key)
+		}
 	case key == "httpUrl":
 		b.server.Transport = HTTP
 	case key != "" && b.dialect.url != "":

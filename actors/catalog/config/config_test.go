@@ -146,6 +146,19 @@ func TestBadFilesHarmNoOthers(t *testing.T) {
 	}
 }
 
+func TestCommandAndAddress(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.write("MCPs/m.json", `{"mcpServers":{"m":{"command":"./fake_up","url":"http://x"},"n":{"type":"http","command":"./fake_up","url":"http://x"}}}`)
+	servers, problems := h.load()
+	if m, n := servers["m"], servers["n"]; m.Transport != Stdio || m.Off != "" || n.Transport != HTTP || n.Off != "" {
+		t.Errorf("got %v", servers)
+	}
+	if len(problems) != 1 || !contains(problems, "MCPs/m.json:1:16", `"url", which is ignored`) {
+		t.Errorf("got %q", problems)
+	}
+}
+
 func TestVariables(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -210,20 +223,22 @@ func TestSelfIsSkipped(t *testing.T) {
 		"bridge":   map[string]any{"command": "uvx", "args": []string{"--from", "git+https://github.com/elusznik/mcp-server-code-execution-mode", "mcp-server-code-execution-mode", "run"}},
 		"ok":       map[string]any{"command": "./fake_up", "args": []string{"--data", "notes about thawpool"[:11]}},
 		"remote":   map[string]any{"url": "https://thawpool.example/mcp"},
+		"checkout": map[string]any{"command": "./fake_up", "args": []string{filepath.Dir(h.write("src/thawpool/go.mod", ""))}},
+		"inside":   map[string]any{"command": "docker", "args": []string{"run", "image", "/opt/none/thawpool"}},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.write("MCPs/x.json", string(raw))
 	servers, problems := h.load()
-	if len(servers) != 2 || servers["ok"].Off != "" || servers["remote"].Off != "" || len(problems) != 7 {
+	if len(servers) != 3 || servers["ok"].Off+servers["remote"].Off+servers["checkout"].Off != "" || len(problems) != 8 {
 		t.Errorf("got %v, %q", servers, problems)
 	}
 	if !contains(problems, `"viash"`, "itself", EnvAllowSelf) {
 		t.Errorf("got %q", problems)
 	}
 	h.src.AllowSelf = true
-	if servers, _ := h.load(); len(servers) != 9 {
+	if servers, _ := h.load(); len(servers) != 11 {
 		t.Errorf("allowed: %v", servers)
 	}
 	h.src.AllowSelf, h.src.Depth = false, 1

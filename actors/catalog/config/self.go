@@ -58,10 +58,19 @@ func words(command string, args []string) []string {
 	return list
 }
 
-// named goes by the name alone: thawpool, a path to it, or its module with a version.
+// named goes by the name alone: thawpool, a path to it, or its module with a version. A path to a directory, as a checkout
+// that a file server may read, is none.
 func named(word string) bool {
 	word, _, _ = strings.Cut(word, "@")
-	return filepath.Base(word) == program && (word == program || filepath.IsAbs(word) || strings.HasPrefix(word, "github.com/thawpool/"))
+	switch {
+	case filepath.Base(word) != program:
+		return false
+	case filepath.IsAbs(word):
+		info, err := os.Stat(word)
+		return err != nil || !info.IsDir() // it may be a path in a container
+	default:
+		return word == program || strings.HasPrefix(word, "github.com/thawpool/")
+	}
 }
 
 // is tells whether path, after PATH and symlinks, is the running program.
