@@ -60,12 +60,9 @@ func (k *keeper) settle(ctx context.Context) error {
 	return errors.Join(image.Settle(ctx, client), client.Close())
 }
 
-// socketEvery is how often sockets are looked at. socketGrace is how long nobody must have listened on one for it to be
-// taken for a dead shim's: one that is just being made answers nobody for a moment.
-const (
-	socketEvery = 4 * time.Second
-	socketGrace = 2 * time.Second
-)
+// socketGrace is how long nobody must have listened on a socket for it to be taken for a dead shim's: one that is just
+// being made answers nobody for a moment.
+const socketGrace = 2 * time.Second
 
 // suspects are the sockets on which nobody listens, with the time at which that was first seen.
 type suspects map[string]time.Time

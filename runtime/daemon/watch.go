@@ -21,7 +21,7 @@ type watch struct {
 
 	conn              *grpc.ClientConn // one for all questions: what asks every second should cost little
 	suspects          suspects
-	looked            time.Time // at the sockets
+	look              bool // at the sockets
 	health            chan error
 	asking            bool
 	asked             time.Time
@@ -64,12 +64,13 @@ func (k *keeper) watch(ctx context.Context, b *box) (why reason, release func())
 				return hung, release
 			}
 		case err := <-w.swept:
+			w.look = true
 			if w.sweeping, w.failed = false, err != nil; err != nil {
 				k.log.Warn().Err(err).Msg("what dead users left stays for now")
 			}
 		case now := <-tick.C:
 			w.askHealth(now)
-			w.lookAtSockets(now)
+			w.lookAtSockets()
 			if w.isStopped() {
 				return hung, release
 			}
@@ -99,10 +100,11 @@ func (w *watch) askHealth(now time.Time) {
 	}()
 }
 
-// lookAtSockets removes those that nobody listens on. Each living one answers the look, so it is not done all the time.
-func (w *watch) lookAtSockets(now time.Time) {
-	if now.Sub(w.looked) >= socketEvery {
-		w.looked = now
+// lookAtSockets removes those that nobody listens on, after each sweep, which may have ended who did. Each living one answers
+// the look, so it is not done all the time.
+func (w *watch) lookAtSockets() {
+	if w.look || len(w.suspects) > 0 {
+		w.look = false
 		w.suspects.sweep(w.k.layout.path("run", "s"), w.k.layout.path(StatusDir))
 	}
 }
