@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/thawpool/thawpool/runtime/guest"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/text/message"
 
 	"github.com/thawpool/thawpool/actors/catalog/text"
+	"github.com/thawpool/thawpool/runtime/guest"
 )
 
 const (
@@ -162,6 +162,9 @@ func (c *Checker) unknown(given map[string]json.RawMessage) []string {
 		fault := fmt.Sprintf("unknown argument %s", show(name))
 		if near := Nearest(name, c.names); len(near) > 0 {
 			fault += ", did you mean " + strings.Join(quoteAll(near), " or ") + "?"
+			if !plain(near[0]) {
+				fault += " Python takes it as **{" + show(near[0]) + ": ...}"
+			}
 		}
 		faults = append(faults, fault)
 	}

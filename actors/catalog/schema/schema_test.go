@@ -56,6 +56,8 @@ func TestCheck(t *testing.T) {
 		{"right", "plain", `{"path":"x","limit":3}`, ""},
 		{"missing", "plain", `{}`, `missing argument "path"`},
 		{"misspelt", "plain", `{"path":"x","limt":3}`, `unknown argument "limt", did you mean "limit"?`},
+		{"a keyword of Python", "odd names", `{"from":1,"class_":"x"}`, `did you mean "class"? Python takes it as **{"class": ...}`},
+		{"no identifier", "odd names", `{"from":1,"reply_to":"x"}`, `Python takes it as **{"reply-to": ...}`},
 		{"wrong type", "plain", `{"path":3}`, `argument "path": got number, want string`},
 		{"not listed", "plain", `{"path":"x","mode":"a"}`, `argument "mode": value must be one of 'r', 'w'`},
 		{"range is the server's to judge", "plain", `{"path":"x","limit":0}`, ""},
