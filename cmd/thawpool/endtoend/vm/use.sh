@@ -19,6 +19,24 @@ limits() {
   nothing_left "after a login's server"
 }
 
+clock() {
+  say "serve, while the machine's clock is set an hour back, right, an hour forward, and right again, each for 3 s"
+  idle
+  touch /tmp/setting
+  trap 'rm -f /tmp/setting' EXIT
+  while [ -e /tmp/setting ]; do
+    for hour in "1 hour ago" "1 hour" "1 hour" "1 hour ago"; do
+      sleep 3
+      date -s "$hour" >> /tmp/set
+    done
+  done &
+  as_alice "$client"
+  nothing_left "after a server whose clock was set"
+  rm /tmp/setting
+  wait
+  echo "      it was set $(wc -l < /tmp/set) times"
+}
+
 cron() {
   say "serve, from cron, which sets no XDG_RUNTIME_DIR"
   printf '#!/bin/sh\ncrontab -r\nPATH=/usr/local/bin:$PATH\nenv | grep XDG_\n%s\necho status $?\n' "$client" > /usr/local/bin/by-cron
