@@ -134,6 +134,7 @@ func TestIsShim(t *testing.T) {
 	for line, want := range map[string]bool{
 		"/b/containerd-shim-runc-v2\x00-namespace\x00thawpool\x00-id\x00a\x00-address\x00x\x00": true,
 		"/b/containerd-shim-runc-v2\x00-namespace\x00thawpool\x00-id\x00ab\x00":                 false,
+		"/b/containerd-shim-runc-v2\x00-id\x00a\x00delete\x00":                                  false,
 		"/b/other\x00-id\x00a\x00":              false,
 		"/b/containerd-shim-runc-v2\x00-id\x00": false,
 		"":                                      false,

@@ -107,10 +107,11 @@ func (r shimRef) processes() (pids []int) {
 	return pids
 }
 
-// isShim looks at a command line as containerd starts shims with.
+// isShim looks at a command line as containerd starts shims with. What it starts to clear up after a dead one is none: were
+// that killed too, what it has to remove would stay.
 func isShim(line []byte, id string) bool {
 	args := strings.Split(string(bytes.TrimSuffix(line, []byte{0})), "\x00")
-	if !strings.HasPrefix(filepath.Base(args[0]), "containerd-shim-") {
+	if !strings.HasPrefix(filepath.Base(args[0]), "containerd-shim-") || args[len(args)-1] == "delete" {
 		return false
 	}
 	for i, a := range args[:len(args)-1] {
