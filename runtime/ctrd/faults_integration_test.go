@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -135,6 +136,26 @@ func TestHungShim(t *testing.T) {
 			t.Error(err)
 		}
 		next(t, rt, "hung-next")
+	})
+}
+
+// TestHungShimOfMany: each of a shim's sandboxes finds that it hangs. What clears up after it is left alone.
+func TestHungShimOfMany(t *testing.T) {
+	both(t, func(t *testing.T, e *ctrdtest.Env, rt *ctrd.Runtime) {
+		var all []runtime.Sandbox
+		for i := range 4 {
+			all = append(all, ctrdtest.Boot(t, rt, fmt.Sprintf("hung-many-%d", i)))
+		}
+		stop(t, e.FindPrefix(t, "containerd-shim-").PID)
+		var wait sync.WaitGroup
+		for _, sb := range all {
+			wait.Go(func() {
+				if err := sb.Destroy(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wait.Wait()
 	})
 }
 

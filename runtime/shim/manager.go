@@ -151,11 +151,10 @@ func (manager) Stop(ctx context.Context, id string) (shim.StopStatus, error) {
 }
 
 // destroyLeft kills a container that no shim owns any more and removes its cgroup. Signal also thaws a frozen v1 cgroup,
-// whose processes would not die before.
+// whose processes would not die before. It fails when somebody else kills the container at the same time: what counts is
+// that it has ended.
 func destroyLeft(ctx context.Context, c *libcontainer.Container) error {
-	if err := c.Signal(unix.SIGKILL); err != nil && !errors.Is(err, libcontainer.ErrNotRunning) {
-		return fmt.Errorf("kill %s: %w", c.ID(), err)
-	}
+	signalErr := c.Signal(unix.SIGKILL)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -165,7 +164,7 @@ func destroyLeft(ctx context.Context, c *libcontainer.Container) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("container %s does not end: %w", c.ID(), errors.Join(ctx.Err(), signalErr))
 		}
 	}
 }
