@@ -56,7 +56,7 @@ func (s *stores) ensure(ctx context.Context, ref string) (Ready, error) {
 // make derives an image that was not there a moment ago.
 func (s *stores) make(ctx context.Context, b base, name string) (Ready, error) {
 	// Another process may be making the same image: the second one waits and finds it done.
-	unlock := lockWork(ctx, s.log)
+	unlock := lockWork(ctx, s.log, lockPatience)
 	defer unlock()
 	if ready, ok, err := s.lookup(ctx, b.ref, name); ok || err != nil {
 		return ready, err

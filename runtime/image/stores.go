@@ -187,20 +187,26 @@ func workDir() (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// lockPoll is how often a waiting process looks whether the other one is done. A build takes seconds.
-const lockPoll = 50 * time.Millisecond
+const (
+	// lockPoll is how often a waiting process looks whether the other one is done. A build takes seconds.
+	lockPoll = 50 * time.Millisecond
+	// lockPatience is how long it waits: the other one may be stopped, or have a tenth of a processor.
+	lockPatience = time.Minute
+)
 
 // lockWork makes processes of one user build one after the other. It only saves double work: without the lock both
-// write the same content. So it gives up quietly where there is no place for a lock file.
-func lockWork(ctx context.Context, log zerolog.Logger) (unlock func()) {
+// write the same content. So it gives up where there is no place for a lock file, and after some patience.
+func lockWork(ctx context.Context, log zerolog.Logger, patience time.Duration) (unlock func()) {
 	dir, err := workDir()
 	if err != nil {
 		log.Debug().Err(err).Msg("no place for an image lock")
 		return func() {}
 	}
 	lock := flock.New(filepath.Join(dir, "image.lock"))
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	if _, err := lock.TryLockContext(ctx, lockPoll); err != nil {
-		log.Debug().Err(err).Msg("no image lock")
+		log.Info().Err(err).Str("lock", lock.Path()).Msg("images are made without waiting for the process that makes some")
 	}
 	return func() { _ = lock.Close() } // closing unlocks; the file stays for the next
 }

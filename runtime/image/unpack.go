@@ -19,7 +19,7 @@ import (
 // wants to run the same Python without a sandbox. Everything belongs to the caller and is readable by all. It returns the
 // interpreter's absolute path inside.
 func Unpack(ctx context.Context, dir string, log zerolog.Logger) (python string, err error) {
-	unlock := lockWork(ctx, log)
+	unlock := lockWork(ctx, log, lockPatience)
 	defer unlock()
 	lazy := &lazyInterpreter{}
 	defer func() { err = errors.Join(err, lazy.close()) }()
