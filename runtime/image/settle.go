@@ -2,11 +2,13 @@ package image
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/errdefs"
 	"github.com/rs/zerolog"
 )
 
@@ -25,12 +27,15 @@ func Settle(ctx context.Context, c *containerd.Client) error {
 	return nil
 }
 
+// settleLease is always the same: if containerd dies in the middle, the next one's settling takes it over and gives it back.
+const settleLease = "thawpool-settle"
+
 func (s *stores) settle(ctx context.Context) error {
-	ctx, _, err := s.client.WithLease(ctx, leases.WithRandomID(), leases.WithExpiration(leaseExpiry))
-	if err != nil {
+	manager := s.client.LeasesService()
+	_, err := manager.Create(ctx, leases.WithID(settleLease), leases.WithExpiration(leaseExpiry))
+	if err != nil && !errdefs.IsAlreadyExists(err) {
 		return err
 	}
-	id, _ := leases.FromContext(ctx) // as good a name as any, and new
-	_, err = s.snapshots.Prepare(ctx, "thawpool-settle-"+id, "")
-	return errors.Join(err, s.client.LeasesService().Delete(ctx, leases.Lease{ID: id}, leases.SynchronousDelete))
+	_, err = s.snapshots.Prepare(leases.WithLease(ctx, settleLease), settleLease+"-"+rand.Text(), "")
+	return errors.Join(err, manager.Delete(ctx, leases.Lease{ID: settleLease}, leases.SynchronousDelete))
 }

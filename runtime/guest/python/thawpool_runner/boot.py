@@ -71,6 +71,7 @@ def be_child(first, channel, stdout, stderr):
         fd = min(CHANNEL_FD, os.sysconf("SC_OPEN_MAX") - 1)
         os.dup2(channel, fd, inheritable=False)
         os.closerange(3, fd)  # the frame channel, the parent's ends, and what was inherited by mistake
+        parent.signal.signal(parent.signal.SIGHUP, parent.signal.SIG_DFL)  # below a nohup it is ignored
         os.setsid()  # a signal to the code's own process group must not reach the parent
         linux.prctl(linux.PR_SET_PDEATHSIG, parent.signal.SIGKILL)
         if os.getppid() != first:
