@@ -266,21 +266,11 @@ func idleShare(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	began := time.Now()
-	if err := rest(ctx, idleLook); err != nil {
-		return 0, err
+	if !pause(ctx, idleLook, nil) {
+		return 0, context.Cause(ctx)
 	}
 	after, err := bench.MachineBusy()
 	return (after - before).Seconds() / time.Since(began).Seconds(), err
-}
-
-// rest waits, and gives the context's cause when that ends first.
-func rest(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // Frozen sandboxes are watched for frozenLook: at /proc's hundredths of a second it shows a thousandth of a core. Before that,
@@ -301,15 +291,15 @@ func (b *benchRun) frozen(ctx context.Context, s *served, row *bench.Row) error 
 		return err
 	}
 	row.FrozenPSS, row.Frozen = pss/int64(n), n
-	if err := rest(ctx, frozenSettle); err != nil {
-		return err
+	if !pause(ctx, frozenSettle, nil) {
+		return context.Cause(ctx)
 	}
 	m, err := startMeter(s.pid(), s.herd)
 	if err != nil {
 		return err
 	}
-	if err := rest(ctx, frozenLook); err != nil {
-		return err
+	if !pause(ctx, frozenLook, nil) {
+		return context.Cause(ctx)
 	}
 	tree, _, wall, err := m.used()
 	row.IdleCores = tree.Seconds() / wall.Seconds()

@@ -83,21 +83,29 @@ func (r shimRef) kill() int {
 
 // processes are the shim's. One that does not answer can only be reached as a process, and containerd's API names none. It
 // is told from the shims of other daemons by its pid namespace.
-func (r shimRef) processes() (pids []int) {
+func (r shimRef) processes() []int {
 	home, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", r.daemon))
 	if err != nil {
 		return nil
 	}
+	return processesThat(func(dir string) bool {
+		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if err != nil || !isShim(line, r.id) {
+			return false
+		}
+		ns, err := os.Readlink(filepath.Join(dir, "ns/pid"))
+		return err == nil && ns == home
+	})
+}
+
+// processesThat looks at the directory in /proc of each process.
+func processesThat(are func(dir string) bool) (pids []int) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return nil
 	}
 	for _, dir := range dirs {
-		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if err != nil || !isShim(line, r.id) {
-			continue
-		}
-		if ns, err := os.Readlink(filepath.Join(dir, "ns/pid")); err != nil || ns != home {
+		if !are(dir) {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {

@@ -28,17 +28,11 @@ func deleteTask(ctx context.Context, service tasks.TasksClient, daemon int, id s
 // killRemover kills what containerd runs in a task's directory: of a task that is being deleted that is one program. It has
 // whatever name its runtime gives it.
 func killRemover(daemon int, id string) {
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return
-	}
-	for _, dir := range dirs {
-		if cwd, err := os.Readlink(filepath.Join(dir, "cwd")); err != nil || filepath.Base(cwd) != id || parent(dir) != daemon {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
-			_ = unix.Kill(pid, unix.SIGKILL) // one that has ended meanwhile is as good
-		}
+	for _, pid := range processesThat(func(dir string) bool {
+		cwd, err := os.Readlink(filepath.Join(dir, "cwd"))
+		return err == nil && filepath.Base(cwd) == id && parent(dir) == daemon
+	}) {
+		_ = unix.Kill(pid, unix.SIGKILL) // one that has ended meanwhile is as good
 	}
 }
 

@@ -57,3 +57,6 @@ func Record(ctx context.Context, c *containerd.Client, record images.Image, log 
 	}
 	return err
 }
+
+// SettleLease is held while a snapshotter is settled.
+const SettleLease = settleLease

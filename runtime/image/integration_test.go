@@ -13,6 +13,7 @@ import (
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
 	"github.com/rs/zerolog"
 
@@ -225,6 +226,23 @@ func TestNothingHere(t *testing.T) {
 	}
 	if err := image.Remove(ctx, b.Client, image.Default, b.log); err != nil {
 		t.Errorf("removing the default image before it is made: %v", err)
+	}
+}
+
+// TestSettlingThatWasCutOff: what it held is given back by the next one.
+func TestSettlingThatWasCutOff(t *testing.T) {
+	ctx, b := newBench(t)
+	if _, err := b.LeasesService().Create(ctx, leases.WithID(image.SettleLease)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.snapshots.Prepare(leases.WithLease(ctx, image.SettleLease), "cut-off", ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := image.Settle(ctx, b.Client); err != nil {
+		t.Fatal(err)
+	}
+	if left := b.left(ctx, t); left != "" {
+		t.Errorf("left behind: %s", left)
 	}
 }
 

@@ -59,6 +59,16 @@ class Exit(Case):
                 ended = run("import os, signal\nos.kill(os.getpid(), signal.%s)\nimport time; time.sleep(600)" % name)
                 self.assertEqual(ended.signal, getattr(signal, name))
 
+    def test_what_is_ignored_below_is_not_ignored_here(self):
+        code = (
+            "import signal\nprint([n for n in ('SIGHUP', 'SIGQUIT', 'SIGTERM', 'SIGUSR1') if signal.getsignal(getattr(signal, n))])\n"
+            "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN)"
+        )
+        with Runner(limits="trap '' HUP INT QUIT TERM USR1") as runner:
+            self.assertIsNotNone(runner.ready)
+            runner.start(code)
+            self.assertEqual(runner.finish().stdout, "[]\nTrue True\n")
+
     def test_sigint_is_a_keyboard_interrupt(self):
         self.bad("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time; time.sleep(600)", "KeyboardInterrupt")
 

@@ -63,6 +63,13 @@ def take_frame_channel():
     return host_in, host_out
 
 
+def heed_signals(signal):
+    """Undoes what is ignored since whoever started thawpool ignores it, as a nohup or a shell's & has it."""
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # which Python itself ignores
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
 def be_child(first, channel, stdout, stderr):
     """Never returns. Until ready, what goes wrong is told on stderr, which the parent passes on."""
     try:
@@ -71,7 +78,7 @@ def be_child(first, channel, stdout, stderr):
         fd = min(CHANNEL_FD, os.sysconf("SC_OPEN_MAX") - 1)
         os.dup2(channel, fd, inheritable=False)
         os.closerange(3, fd)  # the frame channel, the parent's ends, and what was inherited by mistake
-        parent.signal.signal(parent.signal.SIGHUP, parent.signal.SIG_DFL)  # below a nohup it is ignored
+        heed_signals(parent.signal)
         os.setsid()  # a signal to the code's own process group must not reach the parent
         linux.prctl(linux.PR_SET_PDEATHSIG, parent.signal.SIGKILL)
         if os.getppid() != first:
