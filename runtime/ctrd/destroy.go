@@ -17,8 +17,9 @@ const (
 	// exitPatience is how long the daemon may take to see the end of a killed sandbox before it is asked to kill it too.
 	exitPatience = 3 * time.Second
 	// shimPatience is how long a shim may take to delete a task whose processes have gone. It takes milliseconds, and
-	// seconds on a machine that is very busy; what is broken off there may leave the task's directory behind.
-	shimPatience = 10 * time.Second
+	// seconds on a machine that is very busy; what is broken off there may leave the task's directory behind. It is half
+	// of the 15 s in which a call must work again, since boots and other calls come after it.
+	shimPatience = 7 * time.Second
 	// deletePoll is how soon a task that cannot be deleted yet is tried again.
 	deletePoll = 5 * time.Millisecond
 )
