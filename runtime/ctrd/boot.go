@@ -179,7 +179,7 @@ func (b *sandbox) record(ctx context.Context) error {
 	_, err = b.s.records.Create(ctx, containers.Container{
 		ID: b.id,
 		Labels: map[string]string{
-			LabelOwner: b.s.cfg.Owner.String(), LabelProfile: b.s.cfg.Profile, labelRuntime: b.s.label,
+			host.LabelOwner: b.s.cfg.Owner.String(), LabelProfile: b.s.cfg.Profile, labelRuntime: b.s.label,
 		},
 		Runtime:     containers.RuntimeInfo{Name: b.s.runtime, Options: b.s.options},
 		Spec:        spec,

@@ -16,11 +16,8 @@ import (
 // Namespace is containerd's namespace for everything of thawpool's.
 const Namespace = "thawpool"
 
-// Labels on everything that is made for sandboxes.
-const (
-	LabelOwner   = "thawpool.owner"   // host.Owner of the process that made it
-	LabelProfile = "thawpool.profile" // of the runtime that booted it
-)
+// LabelProfile on a sandbox's record names the profile of the runtime that booted it. host.LabelOwner names its process.
+const LabelProfile = "thawpool.profile"
 
 // Names of runtimes that get more than containerd's ordinary treatment.
 const (

@@ -213,7 +213,7 @@ func TestLabels(t *testing.T) {
 			t.Errorf("label %s", k)
 		}
 	}
-	owner, err := host.ParseOwner(r.Labels[ctrd.LabelOwner])
+	owner, err := host.ParseOwner(r.Labels[host.LabelOwner])
 	if err != nil || !owner.Alive() || owner.PID != os.Getpid() {
 		t.Errorf("owner %v, %v", owner, err)
 	}

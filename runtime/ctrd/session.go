@@ -109,7 +109,7 @@ func (s *session) openView(ctx context.Context) error {
 	s.view = "thawpool-view-" + img.Digest.Encoded()
 	s.lease = fmt.Sprintf("thawpool-%s-%s", s.cfg.Owner, s.label)
 	manager := s.client.LeasesService()
-	labels := map[string]string{LabelOwner: s.cfg.Owner.String()}
+	labels := map[string]string{host.LabelOwner: s.cfg.Owner.String()}
 	_, err := manager.Create(ctx, leases.WithID(s.lease), leases.WithLabels(labels))
 	if err != nil && !errdefs.IsAlreadyExists(err) {
 		return err

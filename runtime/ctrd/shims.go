@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/oci"
 
 	"github.com/thawpool/thawpool/runtime"
+	"github.com/thawpool/thawpool/runtime/host"
 )
 
 // groupAnnotation in a spec makes the stock runc shim serve all containers of a group in one process.
@@ -141,7 +142,7 @@ func (p *shims) start(ctx context.Context, h *shim) (err error) {
 		// By its path: the daemon may be another version's, and would find that version's shim by name.
 		containerd.WithSandboxRuntime(filepath.Join(p.s.cfg.BinDir, "containerd-shim-thawpool-v1"), nil),
 		containerd.WithSandboxSpec(&oci.Spec{}),
-		containerd.WithSandboxLabels(map[string]string{LabelOwner: p.s.cfg.Owner.String(), labelRuntime: p.s.label}))
+		containerd.WithSandboxLabels(map[string]string{host.LabelOwner: p.s.cfg.Owner.String(), labelRuntime: p.s.label}))
 	if err != nil {
 		return err
 	}

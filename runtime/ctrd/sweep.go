@@ -127,7 +127,7 @@ func (s *sweep) count(n *int, err error) error {
 
 // dead tells whether something was made by us and its owner is gone.
 func (s *sweep) dead(labels map[string]string) bool {
-	text, ours := labels[LabelOwner]
+	text, ours := labels[host.LabelOwner]
 	if !ours {
 		return false
 	}
@@ -232,7 +232,7 @@ func (s *sweep) removeLeases(ctx context.Context) error {
 
 // sweepOwn removes what this same Runtime left in the backend: one that was lost may come back with its records.
 func (s *session) sweepOwn(ctx context.Context) error {
-	filter := fmt.Sprintf("labels.%q==%q,labels.%q==%q", LabelOwner, s.cfg.Owner.String(), labelRuntime, s.label)
+	filter := fmt.Sprintf("labels.%q==%q,labels.%q==%q", host.LabelOwner, s.cfg.Owner.String(), labelRuntime, s.label)
 	records, err := s.records.List(ctx, filter)
 	if err != nil {
 		return fmt.Errorf("list containers: %w", err)

@@ -19,6 +19,9 @@ type Owner struct {
 	Start  uint64 // start time in clock ticks since boot, field 22 of /proc/PID/stat
 }
 
+// LabelOwner is on whatever a process makes in containerd for as long as it lives, and its Owner is the value.
+const LabelOwner = "thawpool.owner"
+
 // Self is this process.
 func Self() (Owner, error) {
 	return ownerOf("", os.Getpid())

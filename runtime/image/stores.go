@@ -24,6 +24,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/thawpool/thawpool/runtime"
+	"github.com/thawpool/thawpool/runtime/host"
 )
 
 // stores are containerd's services as this package uses them, for the length of one call.
@@ -84,7 +85,7 @@ func snapshotterOf(ctx context.Context, c *containerd.Client) (string, error) {
 		"enable the overlayfs or the native snapshotter in containerd's configuration")
 }
 
-// leaseExpiry frees what a call leaves when the process dies in the middle of it.
+// leaseExpiry frees what a call leaves when the process dies in the middle of it and no keeper sweeps after it.
 const leaseExpiry = time.Hour
 
 // withLease protects everything that is written under the returned context from the garbage collector until release is
@@ -93,7 +94,12 @@ func (s *stores) withLease(ctx context.Context) (_ context.Context, release func
 	if _, held := leases.FromContext(ctx); held {
 		return ctx, func(bool) {}, nil // whoever took it gives it back
 	}
-	leased, _, err := s.client.WithLease(ctx, leases.WithRandomID(), leases.WithExpiration(leaseExpiry))
+	self, err := host.Self()
+	if err != nil {
+		return nil, nil, err
+	}
+	leased, _, err := s.client.WithLease(ctx, leases.WithRandomID(), leases.WithExpiration(leaseExpiry),
+		leases.WithLabel(host.LabelOwner, self.String()))
 	if err != nil {
 		return nil, nil, fmt.Errorf("take a lease: %w", err)
 	}

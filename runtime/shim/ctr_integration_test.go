@@ -37,7 +37,7 @@ func TestCtrRun(t *testing.T) {
 		"--user", "--mount", "--net", "--pid",
 		filepath.Join(ctrdtest.BinDir(), "ctr"), "--address", daemon.Inside+"/run/containerd.sock", "--namespace", ctrd.Namespace,
 		"run", "--rm", "--runtime", shim.Name, "--snapshotter", b.ready.Snapshotter, "--read-only",
-		"--cgroup", filepath.Join(b.spec, id), "--label", ctrd.LabelOwner+"="+self.String(),
+		"--cgroup", filepath.Join(b.spec, id), "--label", host.LabelOwner+"="+self.String(),
 		images[0].Name(), id, b.ready.Python, "-I", "-c", "import sys; print(6*7); sys.exit(3)")
 	out, err := cmd.Output()
 	var exit *exec.ExitError

@@ -10,7 +10,6 @@ import (
 	"github.com/containerd/containerd/v2/pkg/oci"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/thawpool/thawpool/runtime/ctrd"
 	"github.com/thawpool/thawpool/runtime/host"
 	"github.com/thawpool/thawpool/runtime/shim"
 )
@@ -57,7 +56,7 @@ func TestEndIsAnswered(t *testing.T) {
 			ctx := t.Context()
 			sb, err := b.c.NewSandbox(ctx, fmt.Sprintf("end-%d", i),
 				containerd.WithSandboxRuntime(shim.Name, nil), containerd.WithSandboxSpec(&oci.Spec{}),
-				containerd.WithSandboxLabels(map[string]string{ctrd.LabelOwner: self.String()}))
+				containerd.WithSandboxLabels(map[string]string{host.LabelOwner: self.String()}))
 			if err != nil {
 				return err
 			}

@@ -145,7 +145,7 @@ func (b *bench) create(id, code string, change ...func(*specs.Spec)) *box {
 	}
 	// With an owner that lives, as the keeper's sweep takes what nobody owns.
 	ctr, err := b.c.NewContainer(ctx, id, containerd.WithRuntime(shim.Name, nil),
-		containerd.WithContainerLabels(map[string]string{ctrd.LabelOwner: self.String()}),
+		containerd.WithContainerLabels(map[string]string{host.LabelOwner: self.String()}),
 		func(_ context.Context, _ *containerd.Client, c *containers.Container) error {
 			c.Snapshotter, c.SnapshotKey = b.ready.Snapshotter, view
 			return nil

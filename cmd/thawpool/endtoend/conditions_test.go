@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -97,6 +98,36 @@ func TestFaultKeeperStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	sc.settle(report{fault: "stop keeper, then kill thawpool serve", stage: procServing, began: time.Now(), base: base, killed: true})
+}
+
+// Of a server that is killed while it makes an image nothing is left, and the next one makes the image.
+func TestFaultMakingImage(t *testing.T) {
+	dir, err := os.MkdirTemp("/var/tmp", "tpf-") //nolint:usetesting // short enough for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	e := ctrdtest.OpenEnv(t, filepath.Join(dir, "s"))
+	t.Cleanup(func() { e.Stop(t) })
+	sc := newScene(t, e, "--pool-size", "1")
+	ctrdtest.Await(t, "an image is being made", func() error {
+		l, err := e.Count()
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(l[ctrdtest.Leases], func(id string) bool { return !strings.HasPrefix(id, "thawpool-") }) {
+			return errors.New("no lease of it")
+		}
+		return nil
+	})
+	if err := syscall.Kill(sc.s.cmd.Process.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	sc.s.wait(-9)
+	e.RequireNone(t, ctrdtest.Leaks{})
+	if stdout, stderr, status := shell(t, e, "print('made')", "run", "-"); status != 0 || stdout != "made\n" {
+		t.Errorf("the next run prints %q, status %d, %s", stdout, status, stderr)
+	}
 }
 
 // fill takes all that is left of a disk, room and files, also what comes free, until its result is called.
