@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"github.com/rs/zerolog"
 
 	"github.com/thawpool/thawpool/actors/catalog/config"
@@ -157,7 +156,7 @@ func (c *cache) put(hash string, u unsaved) error {
 	if err != nil {
 		return fmt.Errorf("encode tool cache: %w", err)
 	}
-	return renameio.WriteFile(c.path(hash), raw, 0o600)
+	return config.Replace(c.path(hash), raw)
 }
 
 // prune removes the files written longest ago beyond maxCacheSets.

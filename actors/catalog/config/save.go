@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
-	"github.com/google/renameio/v2"
 )
 
 // literalKey marks an entry of the added file in which nothing is a variable: what came from a registry must not be able
@@ -61,7 +60,7 @@ func save(path string, s Server) error {
 	if err != nil {
 		return fmt.Errorf("save server %q: %w", s.Name, err)
 	}
-	if err := renameio.WriteFile(path, append(raw, '\n'), 0o600); err != nil {
+	if err := Replace(path, append(raw, '\n')); err != nil {
 		return fmt.Errorf("save server %q: %w", s.Name, err)
 	}
 	return nil
