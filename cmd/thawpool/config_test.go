@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -212,6 +213,44 @@ func TestValues(t *testing.T) {
 		}
 		if got := a.flags.Lookup(tt.flag).Value.String(); got != tt.want {
 			t.Errorf("--%s %q became %s", tt.flag, tt.value, got)
+		}
+	}
+}
+
+// Every variable that the reference bridge documents is taken or told, in every form that it documents.
+func TestEveryVariableOfTheReferenceBridge(t *testing.T) {
+	for name, values := range map[string]map[string]string{ // and what each value becomes; "" where nothing goes by it
+		"TIMEOUT":              {"30": "30s", "30s": "30s", "60": "1m"},
+		"MAX_TIMEOUT":          {"120": "2m", "120s": "2m"},
+		"MEMORY":               {"512m": "512MiB", "1g": "1GiB"},
+		"PIDS":                 {"128": "128"},
+		"RUNTIME_IDLE_TIMEOUT": {"300": "5m", "300s": "5m"},
+		"STATE_DIR":            {"/srv/bridge": "/srv/bridge", "~/MCPs": "HOME/MCPs"},
+		"OUTPUT_MODE":          {"compact": "compact", "toon": "toon", "TOON": "toon"},
+		"IMAGE":                {"python:3.14-slim": "python:3.14-slim"},
+		"LOG_LEVEL": {"DEBUG": "debug", "INFO": "info", "WARN": "warn", "WARNING": "warn", "ERROR": "error",
+			"CRITICAL": "error", "FATAL": "error", "NOTSET": "trace"},
+		"RUNTIME":           {"podman": "", "docker": ""},
+		"CPUS":              {"2.0": ""},
+		"CONTAINER_USER":    {"1000:1000": ""},
+		"ALLOW_SELF_SERVER": {"1": ""}, // read by the catalog
+	} {
+		for value, want := range values {
+			cleanEnv(t)
+			t.Setenv(legacyPrefix+name, value)
+			a, err := loaded(t)
+			if err != nil {
+				t.Errorf("%s=%s: %v", name, value, err)
+				continue
+			}
+			i := slices.IndexFunc(a.options, func(o option) bool { return o.legacy == name })
+			if want = strings.Replace(want, "HOME", os.Getenv("HOME"), 1); want == "" {
+				if i >= 0 || (len(a.warnings) == 0) != (name == "ALLOW_SELF_SERVER") {
+					t.Errorf("%s=%s was not told: %q", name, value, a.warnings)
+				}
+			} else if i < 0 || a.options[i].value.String() != want {
+				t.Errorf("%s=%s did not become %s", name, value, want)
+			}
 		}
 	}
 }

@@ -80,20 +80,23 @@ func options(c *Config) []option {
 		{name: "daemon-idle", group: groupDaemon, legacy: "RUNTIME_IDLE_TIMEOUT", value: (*durationValue)(&c.DaemonIdle), help: "the private containerd stops when unused for this long"},
 		{name: "containerd-address", group: groupDaemon, value: textValue[string]{p: &c.ContainerdAddress, kind: "socket"}, show: "a private one",
 			help: "use this rootless containerd"},
-		{name: "state-dir", group: groupDaemon, legacy: "STATE_DIR", value: textValue[string]{p: &c.StateDir, kind: "dir"}, show: "$XDG_STATE_HOME/thawpool",
+		{name: "state-dir", group: groupDaemon, legacy: "STATE_DIR", value: dirValue{textValue[string]{p: &c.StateDir, kind: "dir"}}, show: "$XDG_STATE_HOME/thawpool",
 			help: "where everything is kept"},
-		{name: "bin-dir", group: groupDaemon, value: textValue[string]{p: &c.BinDir, kind: "dir"}, show: "beside thawpool",
+		{name: "bin-dir", group: groupDaemon, value: dirValue{textValue[string]{p: &c.BinDir, kind: "dir"}}, show: "beside thawpool",
 			help: "where containerd, its shim, runc and rootlesskit are"},
 
 		{name: "output-mode", group: groupFront, legacy: "OUTPUT_MODE", value: textValue[string]{p: &c.OutputMode, kind: "compact|toon", lower: true},
 			help: "form of the text that the model reads"},
 
-		{name: "log-level", group: groupLog, legacy: "LOG_LEVEL", value: textValue[string]{p: &c.LogLevel, kind: "level", lower: true}, show: "info for serve, else warn",
-			help: "trace, debug, info, warn or error"},
+		{name: "log-level", group: groupLog, legacy: "LOG_LEVEL", value: textValue[string]{p: &c.LogLevel, kind: "level", lower: true, alias: legacyLevels},
+			show: "info for serve, else warn", help: "trace, debug, info, warn or error"},
 		{name: "log-format", group: groupLog, value: textValue[string]{p: &c.LogFormat, kind: "auto|json|console", lower: true},
 			help: "auto is console on a terminal and json elsewhere"},
 	}, append(serverOptions(&c.Servers), opsOptions(&c.Ops)...)...)
 }
+
+// legacyLevels are the log levels of the reference bridge, Python's, that have another name here.
+var legacyLevels = map[string]string{"warning": "warn", "critical": "error", "fatal": "error", "notset": "trace"}
 
 // ignoredLegacy are variables of the reference bridge that have no meaning here, and why.
 var ignoredLegacy = map[string]string{

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -101,6 +102,7 @@ type textValue[T ~string] struct {
 	p     *T
 	kind  string
 	lower bool
+	alias map[string]T // other words for some values
 }
 
 func (v textValue[T]) Set(s string) error {
@@ -108,6 +110,9 @@ func (v textValue[T]) Set(s string) error {
 		s = strings.ToLower(s)
 	}
 	*v.p = T(s)
+	if word, ok := v.alias[s]; ok {
+		*v.p = word
+	}
 	return nil
 }
 
@@ -120,6 +125,20 @@ func (v textValue[T]) String() string {
 
 // Type is the word that stands for a value in help.
 func (v textValue[T]) Type() string { return v.kind }
+
+// dirValue is a directory; a leading ~ is the home directory, as the reference bridge has it.
+type dirValue struct{ textValue[string] }
+
+func (v dirValue) Set(s string) error {
+	if s == "~" || strings.HasPrefix(s, "~/") {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return err
+		}
+		s = home + s[1:]
+	}
+	return v.textValue.Set(s)
+}
 
 // listValue is a list of words with commas between them, of which those in brackets belong to a word. Flags may be
 // repeated; together they replace what was there.
