@@ -24,10 +24,10 @@ const (
 )
 
 const (
-	// minOutput keeps head, tail and the mark between them readable.
-	minOutput = 256
-	// maxOutput bounds what one call may make the host keep and send.
-	maxOutput = 64 << 20
+	// MinOutput keeps head, tail and the mark between them readable.
+	MinOutput = 256
+	// MaxOutput bounds what one call may make the host keep and send.
+	MaxOutput = 64 << 20
 	// CodeMax is the largest source in bytes that a call may have. The runner would take more; the frame that carries it is
 	// held in memory.
 	CodeMax = 32 << 20
@@ -90,7 +90,7 @@ func (c Config) Validate() error {
 	check(known || len(c.Profiles) == 0, "DefaultProfile", c.DefaultProfile, "is none of the profiles")
 	check(c.DefaultTimeout > 0, "DefaultTimeout", c.DefaultTimeout, "must be greater than 0")
 	check(c.MaxTimeout >= c.DefaultTimeout, "MaxTimeout", c.MaxTimeout, "must be at least DefaultTimeout (%s)", c.DefaultTimeout)
-	check(c.OutputMax >= minOutput && c.OutputMax <= maxOutput, "OutputMax", c.OutputMax, "must be from %d to %d", minOutput, maxOutput)
+	check(c.OutputMax >= MinOutput && c.OutputMax <= MaxOutput, "OutputMax", c.OutputMax, "must be from %d to %d", MinOutput, MaxOutput)
 	check(c.Grace > 0, "Grace", c.Grace, "must be greater than 0")
 	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
 		p := c.Profiles[name]

@@ -28,8 +28,8 @@ const (
 // first start that downloads its package becomes usable without another try.
 const startLate = 5 * time.Minute
 
-// maxInstances bounds what an operator can start of one server by a slip of the finger.
-const maxInstances = 64
+// MaxInstances bounds what an operator can start of one server by a slip of the finger.
+const MaxInstances = 64
 
 // HubConfig is what a Hub is made of. Store and Policy are required.
 type HubConfig struct {
@@ -82,7 +82,7 @@ func (c HubConfig) Validate() error {
 	}
 	check(c.Policy != nil, "Policy", nil, "is required")
 	check(c.Store != nil, "Store", nil, "is required")
-	check(c.Instances >= 1 && c.Instances <= maxInstances, "Instances", c.Instances, "must be from 1 to %d", maxInstances)
+	check(c.Instances >= 1 && c.Instances <= MaxInstances, "Instances", c.Instances, "must be from 1 to %d", MaxInstances)
 	check(c.Idle > 0, "Idle", c.Idle, "must be greater than 0")
 	check(c.StartTimeout > 0, "StartTimeout", c.StartTimeout, "must be greater than 0")
 	check(c.CallTimeout > 0, "CallTimeout", c.CallTimeout, "must be greater than 0")

@@ -40,8 +40,8 @@ func Default() Config {
 	}
 }
 
-// minAge keeps MaxAge from making the pool do nothing but replace itself.
-const minAge = time.Second
+// MinAge keeps MaxAge from making the pool do nothing but replace itself.
+const MinAge = time.Second
 
 // FieldError names the field of a Config that cannot be used, and why.
 type FieldError struct {
@@ -65,7 +65,7 @@ func (c Config) Validate() error {
 	check(c.Size >= 0, "Size", c.Size, "must not be negative")
 	check(c.Size <= c.Max, "Size", c.Size, "must be at most Max (%d)", c.Max)
 	check(c.Refill >= 1, "Refill", c.Refill, "must be at least 1")
-	check(c.MaxAge >= minAge, "MaxAge", c.MaxAge, "must be at least %s", minAge)
+	check(c.MaxAge >= MinAge, "MaxAge", c.MaxAge, "must be at least %s", MinAge)
 	check(c.Queue >= 0, "Queue", c.Queue, "must not be negative")
 	check(c.QueueWait > 0, "QueueWait", c.QueueWait, "must be greater than 0")
 	switch c.Empty {

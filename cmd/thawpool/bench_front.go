@@ -45,7 +45,7 @@ func serveFake(cmd *cobra.Command) error {
 		return err
 	}
 	f, err := front.New(front.Config{
-		Runner: sys, Version: versionText(), Timeout: defaultTimeout, MaxTimeout: defaultMaxTimeout, MaxInFlight: 4 * frontCallers, Log: zerolog.Nop(),
+		Runner: sys, Version: versionText(), Timeout: actors.DefaultTimeout, MaxTimeout: actors.DefaultMaxTimeout, MaxInFlight: 4 * frontCallers, Log: zerolog.Nop(),
 	})
 	if err == nil {
 		err = f.Serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())

@@ -51,9 +51,6 @@ type Config struct {
 
 // What has no place in another room's defaults.
 const (
-	defaultTimeout    = 30 * time.Second  // as the reference bridge
-	defaultMaxTimeout = 120 * time.Second // as the reference bridge
-	defaultOutputMax  = 1 << 20           // what a model can make sense of, many times over
 	defaultDaemonIdle = 300 * time.Second // as the reference bridge
 	defaultShimTasks  = 16                // few are lost with one shim, and its memory is shared by many
 )
@@ -65,10 +62,10 @@ func defaultConfig() Config {
 	return Config{
 		Pool:       p,
 		PoolSize:   poolSize{N: p.Size},
-		Timeout:    defaultTimeout,
-		MaxTimeout: defaultMaxTimeout,
+		Timeout:    actors.DefaultTimeout,
+		MaxTimeout: actors.DefaultMaxTimeout,
 		Limits:     runtime.DefaultLimits(),
-		OutputMax:  defaultOutputMax,
+		OutputMax:  actors.DefaultOutputMax,
 		OutputMode: string(front.ModeCompact),
 		Image:      "default",
 		ShimTasks:  defaultShimTasks,
@@ -125,11 +122,9 @@ func (e *FieldError) Unwrap() error { return e.Err }
 
 // The least that still lets a sandbox boot and be of use, found by trying.
 const (
-	minMemory    = 48 << 20
-	minPIDs      = 8
-	minTmp       = 1 << 20
-	minOutputMax = 1 << 10
-	maxOutputMax = 256 << 20
+	minMemory = 48 << 20
+	minPIDs   = 8
+	minTmp    = 1 << 20
 )
 
 // Validate reports everything that cannot be used, each as a *FieldError, joined. It completes what follows from other
@@ -146,15 +141,15 @@ func (c *Config) Validate() error {
 	top.check(check)
 	p := c.Pool
 	check(p.Refill >= 1, "pool-refill", "must be at least 1 and is %d", p.Refill)
-	check(p.MaxAge >= time.Second, "pool-max-age", "must be at least 1s and is %v", p.MaxAge)
+	check(p.MaxAge >= pool.MinAge, "pool-max-age", "must be at least %v and is %v", pool.MinAge, p.MaxAge)
 	check(slices.Contains(poolEmpties, string(p.Empty)), "pool-empty", "must be one of %s and is %q", strings.Join(poolEmpties, ", "), p.Empty)
 	check(p.Queue >= 0, "queue", "must be 0 or more and is %d", p.Queue)
 	check(p.QueueWait > 0, "queue-wait", "must be more than 0 and is %v", p.QueueWait)
 	check(c.MaxTimeout >= time.Second && c.MaxTimeout <= 24*time.Hour, "max-timeout", "must be from 1s to 24h and is %v", c.MaxTimeout)
 	check(c.Timeout >= front.MinTimeout && c.Timeout <= c.MaxTimeout, "timeout", "must be from %v to max-timeout (%v) and is %v",
 		front.MinTimeout, c.MaxTimeout, c.Timeout)
-	check(c.OutputMax >= minOutputMax && c.OutputMax <= maxOutputMax, "output-max", "must be from %s to %s and is %s",
-		sizeText(minOutputMax), sizeText(maxOutputMax), sizeText(c.OutputMax))
+	check(c.OutputMax >= actors.MinOutput && c.OutputMax <= actors.MaxOutput, "output-max", "must be from %s to %s and is %s",
+		sizeText(actors.MinOutput), sizeText(actors.MaxOutput), sizeText(c.OutputMax))
 	check(slices.Contains(outputModes, c.OutputMode), "output-mode", "must be one of %s and is %q", strings.Join(outputModes, ", "), c.OutputMode)
 	check(c.ShimTasks >= 1, "shim-tasks", "must be at least 1 and is %d", c.ShimTasks)
 	check(c.DaemonIdle >= time.Second, "daemon-idle", "must be at least 1s and is %v", c.DaemonIdle)

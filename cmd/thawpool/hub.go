@@ -41,29 +41,37 @@ func (a *app) serverSources() (config.Sources, error) {
 
 // openHub makes the bridge between sandboxed code and the servers. onChange is called with what it can see of them.
 func (a *app) openHub(onChange func(*catalog.Snapshot)) (*actors.Hub, error) {
-	sources, err := a.serverSources()
+	c, err := a.hubConfig(onChange)
 	if err != nil {
 		return nil, err
 	}
+	return actors.NewHub(c)
+}
+
+func (a *app) hubConfig(onChange func(*catalog.Snapshot)) (actors.HubConfig, error) {
 	c := a.cfg.Servers
+	sources, err := a.serverSources()
+	if err != nil {
+		return actors.HubConfig{}, err
+	}
 	rules, err := policy.New(c.Policy)
 	if err != nil {
-		return nil, err
+		return actors.HubConfig{}, err
 	}
 	kept, err := store.Open(filepath.Join(a.cfg.StateDir, keptDir), store.DefaultLimits(), a.log)
 	if err != nil {
-		return nil, err
+		return actors.HubConfig{}, err
 	}
 	finder, err := a.finder(sources)
 	if err != nil {
-		return nil, err
+		return actors.HubConfig{}, err
 	}
-	return actors.NewHub(actors.HubConfig{
+	return actors.HubConfig{
 		Sources: sources, CacheDir: filepath.Join(a.cfg.StateDir, catalogDir),
 		Policy: rules, Store: kept, OnChange: onChange, Finder: finder, Observer: a.inside.observer(),
 		Instances: c.Instances, Idle: c.Idle, StartTimeout: c.StartTimeout, CallTimeout: c.CallTimeout,
 		Version: versionText(), Log: a.log,
-	})
+	}, nil
 }
 
 // finder looks for servers that could be added. Without leave to add any there is none: what code searches for would

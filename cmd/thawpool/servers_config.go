@@ -50,7 +50,7 @@ func (c *ServersConfig) validate() (errs []error) {
 	for _, d := range c.Discover {
 		check(slices.Contains(config.Clients(), d), "discover", "knows %s and not %q", strings.Join(config.Clients(), ", "), d)
 	}
-	check(c.Instances >= 1 && c.Instances <= 64, "upstream-instances", "must be from 1 to 64 and is %d", c.Instances)
+	check(c.Instances >= 1 && c.Instances <= actors.MaxInstances, "upstream-instances", "must be from 1 to %d and is %d", actors.MaxInstances, c.Instances)
 	check(c.Idle > 0, "upstream-idle", "must be more than 0")
 	check(c.StartTimeout > 0, "upstream-start", "must be more than 0")
 	check(c.CallTimeout > 0, "upstream-timeout", "must be more than 0")

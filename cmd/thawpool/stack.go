@@ -64,19 +64,28 @@ func (a *app) tryOpen(ctx context.Context) (sandboxes, error) {
 
 // startSystem starts a system with all profiles. Their runtimes are in rts for the caller to close, also when it fails.
 func (a *app) startSystem(ctx context.Context, rts runtimes) (*actors.System, error) {
-	profiles := map[string]actors.Profile{}
-	for name, p := range a.cfg.profiles() {
-		rt, err := ctrd.New(a.runtimeConfig(name, p))
-		if err != nil {
-			return nil, err
-		}
-		rts[name] = rt
-		profiles[name] = actors.Profile{Runtime: rt, Pool: p.Pool, Limits: p.Limits}
+	c, err := a.systemConfig(rts)
+	if err != nil {
+		return nil, err
 	}
 	if err := a.connectAny(ctx, rts); err != nil {
 		return nil, err
 	}
-	return actors.Start(actors.Config{
+	return actors.Start(c)
+}
+
+// systemConfig makes the runtimes of all profiles, which are in rts also when it fails, and what a system needs besides.
+func (a *app) systemConfig(rts runtimes) (actors.Config, error) {
+	profiles := map[string]actors.Profile{}
+	for name, p := range a.cfg.profiles() {
+		rt, err := ctrd.New(a.runtimeConfig(name, p))
+		if err != nil {
+			return actors.Config{}, err
+		}
+		rts[name] = rt
+		profiles[name] = actors.Profile{Runtime: rt, Pool: p.Pool, Limits: p.Limits}
+	}
+	return actors.Config{
 		Profiles:       profiles,
 		DefaultProfile: a.cfg.Profile,
 		DefaultTimeout: a.cfg.Timeout,
@@ -85,7 +94,7 @@ func (a *app) startSystem(ctx context.Context, rts runtimes) (*actors.System, er
 		Bridge:         a.bridge(),
 		Observer:       a.inside.observer(),
 		Log:            a.log,
-	})
+	}, nil
 }
 
 func (a *app) runtimeConfig(name string, p Profile) ctrd.Config {
