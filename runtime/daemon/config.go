@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/thawpool/thawpool/runtime/host"
 )
 
 // DefaultIdle is how long an unused daemon stays: long enough for the next call of a person at work.
@@ -29,26 +31,11 @@ func (c Config) Args() []string {
 	return []string{"--state-dir=" + c.StateDir, "--bin-dir=" + c.BinDir, "--idle=" + c.Idle.String()}
 }
 
-// DefaultStateDir depends on nothing that differs between a login, cron and a service of one user.
-func DefaultStateDir() (string, error) {
-	if dir := os.Getenv("THAWPOOL_STATE_DIR"); filepath.IsAbs(dir) {
-		return filepath.Clean(dir), nil
-	}
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "thawpool"), nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", fmt.Errorf("find a state directory (set HOME or THAWPOOL_STATE_DIR): %w", err)
-	}
-	return filepath.Join(home, ".local", "state", "thawpool"), nil
-}
-
 // complete fills in the defaults.
 func (c Config) complete() (Config, error) {
 	var err error
 	if c.StateDir == "" {
-		if c.StateDir, err = DefaultStateDir(); err != nil {
+		if c.StateDir, err = host.DefaultStateDir(); err != nil {
 			return c, err
 		}
 	}

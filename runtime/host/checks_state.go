@@ -2,14 +2,10 @@ package host
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
-
-// StateEnv is the variable that moves the state, images and sandboxes included, to another directory.
-const StateEnv = "THAWPOOL_STATE_DIR"
 
 // state checks that uid has a place for its images and sandboxes, and that the file system there takes an overlay: one
 // is really mounted, in a new user namespace.
@@ -53,14 +49,8 @@ func (h machine) stateDir(uid int, configured string) string {
 		return configured
 	}
 	if uid == h.euid && h.root == "" {
-		if dir := os.Getenv(StateEnv); dir != "" {
+		if dir, err := DefaultStateDir(); err == nil {
 			return dir
-		}
-		if dir := os.Getenv("XDG_STATE_HOME"); dir != "" {
-			return filepath.Join(dir, "thawpool")
-		}
-		if home := os.Getenv("HOME"); home != "" {
-			return filepath.Join(home, ".local", "state", "thawpool")
 		}
 	}
 	u, err := h.lookup(uid)

@@ -97,14 +97,14 @@ func (p *Preparer) groupsV2(ctx context.Context, u *user.User, uid int) error {
 	if err != nil || len(missing) == 0 {
 		return err
 	}
+	p.rec.Drop = true
+	if err := p.save(); err != nil {
+		return err
+	}
 	if err := p.replaceFile(dropIn, []byte(dropInText), 0o644); err != nil {
 		return fmt.Errorf("delegate: %w", err)
 	}
 	if err := p.run(ctx, "systemctl", "daemon-reload"); err != nil {
-		return err
-	}
-	p.rec.Drop = true
-	if err := p.save(); err != nil {
 		return err
 	}
 	p.say("wrote %s: systemd delegates all controllers to user managers", dropIn)

@@ -269,6 +269,43 @@ func TestAppArmorProfile(t *testing.T) {
 	}
 }
 
+// Who has removed the profile by hand can undo the rest.
+func TestUndoWithoutProfile(t *testing.T) {
+	f := newFake(t, v1Mounts)
+	f.addUser("alice")
+	f.put("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1\n")
+	f.prepare("alice")
+	f.check(os.Remove(f.path(host.AppArmorProfile)))
+	f.emptyKernelFiles()
+	f.check(f.Undo(t.Context(), nil))
+	if f.hasRun("apparmor_parser -R") || f.there(recordFile) {
+		t.Error("a profile that is not there is unloaded, or the record stays")
+	}
+}
+
+// A setup that stopped half-way can be undone.
+func TestUndoOfFailedReload(t *testing.T) {
+	f := newFake(t, v2Mounts)
+	f.addUser("alice")
+	f.mkdir("/run/systemd/system")
+	f.put("/sys/fs/cgroup"+host.UserManagerGroup(1234)+"/cgroup.controllers", "pids\n")
+	real := f.run
+	f.run = func(ctx context.Context, name string, args ...string) error {
+		if name == "systemctl" {
+			return errors.New("no reload today")
+		}
+		return real(ctx, name, args...)
+	}
+	if err := f.fail("alice"); !strings.Contains(err.Error(), "no reload today") || !f.there(dropIn) {
+		t.Fatal(err)
+	}
+	f.run = real
+	f.check(f.Undo(t.Context(), nil))
+	if f.there(dropIn) {
+		t.Error("the drop-in is left")
+	}
+}
+
 func TestDamagedRecordIsNamed(t *testing.T) {
 	f := newFake(t, v1Mounts)
 	f.put(recordFile, "{")

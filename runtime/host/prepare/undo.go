@@ -173,8 +173,10 @@ func (p *Preparer) killGroups(ctx context.Context, uid int) {
 // undoMachine takes back what was made for no single account.
 func (p *Preparer) undoMachine(ctx context.Context) error {
 	if p.rec.AppArmor {
-		if err := p.run(ctx, "apparmor_parser", "-R", host.AppArmorProfile); err != nil {
-			return err
+		if _, err := os.Lstat(p.path(host.AppArmorProfile)); err == nil { // else its profiles stay until a reboot
+			if err := p.run(ctx, "apparmor_parser", "-R", host.AppArmorProfile); err != nil {
+				return err
+			}
 		}
 		if err := p.remove(host.AppArmorProfile); err != nil {
 			return err
