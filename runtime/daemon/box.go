@@ -39,8 +39,10 @@ const Temp = "/run/thawpool-tmp"
 // entry is what rootlesskit runs inside its namespaces: it puts the state directory at its neutral path and becomes
 // containerd. /run is a copy, whose link to the system's containerd must go. What containerd and its shims write for each
 // task they sync to disk, for nothing: it lives in memory, as on a system where that is /run. So containerd finds no task of
-// the daemon before it, whose working directories it would remove with them: they go here.
+// the daemon before it, whose working directories it would remove with them: they go here. The umask is not the caller's,
+// since containerd makes the roots of sandboxes by it, which their unprivileged user must be able to enter.
 const entry = `set -e
+umask 022
 mkdir -p ` + Inside + `
 mkdir -p -m 1777 ` + Temp + `
 mount --bind "$1" ` + Inside + `
@@ -49,7 +51,10 @@ cd ` + Inside + `
 rm -rf state run/s root/io.containerd.runtime.v2.task root/io.containerd.sandbox.controller.v1.shim
 mkdir state
 mount -t tmpfs -o mode=0711,nosuid,nodev thawpool state
-if [ "$3" = wipe ]; then rm -rf root; fi
+if [ "$3" = wipe ]; then
+  [ ! -d root ] || [ -e root.damaged ] || mv root root.damaged
+  rm -rf root
+fi
 exec "$2" --config ` + Inside + `/containerd.toml`
 
 // box is rootlesskit with all that runs in its namespaces. It ends as a whole.
@@ -62,7 +67,7 @@ type box struct {
 	proc   *process // containerd, once it serves
 }
 
-// openBox starts a daemon and waits until it serves. wipe makes containerd forget all it has. On an error nothing runs.
+// openBox starts a daemon and waits until it serves. wipe sets aside what containerd has stored, once. On an error nothing runs.
 func openBox(ctx context.Context, c Config, l layout, p place, log io.Writer, wipe bool) (*box, error) {
 	b := &box{layout: l, place: p, exited: make(chan struct{}), words: &words{}}
 	config, err := containerdConfig()

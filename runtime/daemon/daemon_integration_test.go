@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/thawpool/thawpool/runtime"
 	"github.com/thawpool/thawpool/runtime/ctrd/ctrdtest"
 	"github.com/thawpool/thawpool/runtime/daemon"
@@ -178,16 +180,23 @@ func TestStatusSocketOfDead(t *testing.T) {
 	})
 }
 
-// TestBrokenStore: a metadata store that a power cut has damaged is made anew.
+// TestBrokenStore: a store that a power cut has damaged is set aside and made anew, once: the first may have images.
 func TestBrokenStore(t *testing.T) {
 	e := ctrdtest.NewEnv(t)
 	ensure(t, e).Close()
 	e.Stop(t)
-	db := filepath.Join(e.StateDir, "root", "io.containerd.metadata.v1.bolt", "meta.db")
-	if err := os.WriteFile(db, []byte(strings.Repeat("damaged", 5000)), 0o600); err != nil {
-		t.Fatal(err)
+	const db = "io.containerd.metadata.v1.bolt/meta.db"
+	for _, damage := range []string{"first", "second"} {
+		if err := os.WriteFile(filepath.Join(e.StateDir, "root", db), []byte(strings.Repeat(damage, 5000)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ensure(t, e).Close()
+		e.Stop(t)
 	}
-	ensure(t, e)
+	kept, err := os.ReadFile(filepath.Join(e.StateDir, "root.damaged", db))
+	if err != nil || !strings.HasPrefix(string(kept), "first") {
+		t.Errorf("%.20q was set aside, %v", kept, err)
+	}
 }
 
 func TestLongPath(t *testing.T) {
@@ -239,9 +248,12 @@ func TestGivesUpInTime(t *testing.T) {
 	nothing(t, e)
 }
 
-// TestEnvironment: the daemon lives long and has many children, so nothing of its starter's environment goes with it.
+// TestEnvironment: the daemon lives long and has many children, so nothing of its starter's environment goes with it. Nor does
+// its umask: containerd makes the roots of sandboxes by it.
 func TestEnvironment(t *testing.T) {
 	e := ctrdtest.NewEnv(t)
+	umask := unix.Umask(0o077)
+	t.Cleanup(func() { unix.Umask(umask) })
 	t.Setenv("API_TOKEN", "do-not-tell")
 	d := ensure(t, e)
 	keeper, ok := e.Keeper()
@@ -256,6 +268,9 @@ func TestEnvironment(t *testing.T) {
 		if strings.Contains(string(env), "do-not-tell") {
 			t.Errorf("process %d has the environment of its starter", pid)
 		}
+	}
+	if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.PID())); err != nil || !strings.Contains(string(status), "\nUmask:\t0022\n") {
+		t.Errorf("containerd has the umask of its starter: %s, %v", status, err)
 	}
 }
 

@@ -55,7 +55,7 @@ func (t *trials) note(served bool, lived time.Duration) {
 }
 
 // wipe tells whether to try without all that containerd has stored: it is not synced to disk, and after a power cut it may
-// be damaged.
+// be damaged. Since it may as well not be, and have images that cannot be made again, it is set aside.
 func (t *trials) wipe() bool {
 	return t.failed == maxFailures-1 || t.young > 0 && t.young%maxYoung == 0
 }
@@ -157,6 +157,9 @@ func (k *keeper) run(ctx context.Context) (err error) {
 	}
 	for t := (trials{}); ; {
 		began, served := time.Now(), false
+		if t.wipe() {
+			k.log.Warn().Str("to", k.layout.path("root.damaged")).Msg("what containerd has stored is set aside, if nothing was before")
+		}
 		b, err := openBox(ctx, k.cfg, k.layout, k.place, k.out, t.wipe())
 		if err == nil {
 			var why reason

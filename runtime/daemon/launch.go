@@ -86,15 +86,34 @@ func launchUnit(ctx context.Context, argv []string, l layout, uid int) (*launch,
 		args = append(args, "--setenv="+kv)
 	}
 	args = append(append(args, "--"), argv...)
-	cmd := exec.CommandContext(ctx, "systemd-run", args...)
-	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+userRuntimeDir(uid)) // cron has none
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return nil, runtime.WithHint(fmt.Errorf("%w: start the daemon's unit: %w: %s", runtime.ErrUnsupported, err, bytes.TrimSpace(out)),
-			host.SetupCommand(uid))
+	for began := time.Now(); ; {
+		cmd := exec.CommandContext(ctx, "systemd-run", args...)
+		cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+userRuntimeDir(uid)) // cron has none
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			return &launch{hasEnded: unitEnded(ctx, l, uid), out: &tail{text: "see journalctl --user --unit=" + unitName(l)}}, nil
+		}
+		err = fmt.Errorf("start the daemon's unit: %w: %s", err, bytes.TrimSpace(out))
+		if !bytes.Contains(out, []byte(unitThere)) {
+			return nil, runtime.WithHint(fmt.Errorf("%w: %w", runtime.ErrUnsupported, err), host.SetupCommand(uid))
+		}
+		if time.Since(began) > unitPatience {
+			return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+		}
+		select {
+		case <-time.After(unitPoll):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w: %w", runtime.ErrUnavailable, ctx.Err(), err)
+		}
 	}
-	return &launch{hasEnded: unitEnded(ctx, l, uid), out: &tail{text: "see journalctl --user --unit=" + unitName(l)}}, nil
 }
+
+const (
+	// unitThere is what systemd says of a unit whose keeper has ended and that it is still taking down.
+	unitThere = "was already loaded"
+	// unitPatience is how long that may take: the unit's TimeoutStopSec, and a moment.
+	unitPatience = 17 * time.Second
+)
 
 // unitPoll is how often systemd is asked whether a unit that should be starting still runs: each time costs a process.
 const unitPoll = 300 * time.Millisecond
@@ -113,9 +132,13 @@ func unitEnded(ctx context.Context, l layout, uid int) func() bool {
 	}
 }
 
+// userRuntimeDir is the account's own: su leaves the variable of who called it.
 func userRuntimeDir(uid int) string {
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
-		return dir
+	dir := os.Getenv("XDG_RUNTIME_DIR")
+	if info, err := os.Stat(dir); err == nil {
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == uid {
+			return dir
+		}
 	}
 	return filepath.Join("/run/user", strconv.Itoa(uid))
 }
