@@ -27,6 +27,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"github.com/opencontainers/runc/libcontainer/system"
 	"golang.org/x/sys/unix"
 )
 
@@ -47,11 +48,10 @@ func holdInit() error {
 		return fmt.Errorf("the shim needs thawpool-init beside it or in PATH: %w", err)
 	}
 	defer src.Close()
-	fd, err := unix.MemfdCreate("thawpool-init", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	mem, err := system.ExecutableMemfd("thawpool-init", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return fmt.Errorf("memfd: %w", err)
+		return fmt.Errorf("%w (where the sysctl vm.memfd_noexec is 2, set it to 1)", err)
 	}
-	mem := os.NewFile(uintptr(fd), "thawpool-init")
 	defer mem.Close()
 	if _, err := io.Copy(mem, src); err != nil {
 		return err

@@ -135,7 +135,9 @@ func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*ta
 		ContainerID: r.ID, Bundle: r.Bundle, Rootfs: r.Rootfs, Pid: uint32(t.init.pid),
 		IO: &events.TaskIO{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Terminal: r.Terminal},
 	})
-	s.watchOOM(t)
+	if s.sandbox == nil { // of a sandbox's tasks nobody reads them, and each watch takes a thread and, on v2, an inotify instance
+		s.watchOOM(t)
+	}
 	go s.follow(t, t.init)
 	return &taskapi.CreateTaskResponse{Pid: uint32(t.init.pid)}, nil
 }
