@@ -60,7 +60,7 @@ type Config struct {
 	Preload []string // modules that the runner imports before it is frozen
 
 	Runtime     string        // containerd's name of the runtime; default RuntimeRunc
-	BinDir      string        // has runc and thawpool-delete; needed for RuntimeRunc and RuntimeThawpool
+	BinDir      string        // has runc, thawpool-delete and our shim; needed for RuntimeRunc and RuntimeThawpool
 	ShimTasks   int           // sandboxes one shim serves at most; default DefaultShimTasks
 	BootTimeout time.Duration // of one boot, whatever its context allows; default DefaultBootTimeout
 

@@ -13,7 +13,6 @@ import (
 	"github.com/thawpool/thawpool/runtime"
 	"github.com/thawpool/thawpool/runtime/ctrd"
 	"github.com/thawpool/thawpool/runtime/daemon"
-	"github.com/thawpool/thawpool/runtime/host"
 	"github.com/thawpool/thawpool/runtime/image"
 )
 
@@ -75,16 +74,5 @@ func backend(ctx context.Context, d *daemon.Daemon, c Config) (_ *ctrd.Backend, 
 		Lost:  d.Lost(), Close: d.Close,
 	}
 	b.Cgroup, b.HostPath, b.SpecPath = d.CgroupBase()
-	if c.Address != "" { // no keeper clears up here
-		found, err := ctrd.Sweep(ctx, ctrd.SweepConfig{
-			Address: b.Address, PID: b.PID, FIFODir: b.FIFODir, Group: host.OpenGroup(b.Cgroup, b.HostPath), Alive: host.Owner.Alive,
-		})
-		if err != nil {
-			return nil, err
-		}
-		if found.Any() {
-			c.Log.Info().Object("found", found).Msg("removed what dead owners left")
-		}
-	}
 	return b, nil
 }
