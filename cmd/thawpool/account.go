@@ -38,10 +38,9 @@ type serviceAccount struct {
 // and replaces this process by the same command run as the account, with stdin, stdout and stderr as they are. It only
 // returns when it had nothing to do, or with an error.
 //
-// args is the command line without the program (os.Args[1:]). files are the operands and flag values in it that name
-// files to read: each is handed over so that the account can read it (see operands), also when only root can, or when
-// it is relative to a directory that the account cannot enter.
-func dropToAccount(args, files []string) error {
+// args is the command line without the program (os.Args[1:]). What r names is handed over so that the account can read
+// it, also when only root can, or when it is relative to a directory that the account cannot enter.
+func dropToAccount(args []string, r reads) error {
 	if !realRoot() {
 		return nil
 	}
@@ -62,7 +61,7 @@ func dropToAccount(args, files []string) error {
 	if err != nil {
 		return fmt.Errorf("install the programs for %s: %w", a.name, err)
 	}
-	return a.become(start, append([]string{start}, args...), files)
+	return a.become(start, args, r)
 }
 
 // realRoot tells whether this is root of the machine, and not of a user namespace.
@@ -92,16 +91,14 @@ func findAccount() (serviceAccount, error) {
 	return serviceAccount{uid: uid, gid: gid, name: u.Username, home: u.HomeDir}, nil
 }
 
-// become replaces this process by exe run as the account with the arguments argv. On success it does not return.
-func (a serviceAccount) become(exe string, argv, files []string) error {
+// become replaces this process by exe run as the account with the arguments args. On success it does not return.
+func (a serviceAccount) become(exe string, args []string, r reads) error {
 	cwd, err := a.enterableCwd()
 	if err != nil {
 		return err
 	}
-	env := a.environ(os.Environ())
-	argv = slices.Clone(argv)
-	argv[0] = exe
-	if err := a.handOver(argv[1:], env, files, cwd.kept); err != nil {
+	args, env, err := a.handOver(args, a.environ(os.Environ()), r, cwd.kept)
+	if err != nil {
 		return err
 	}
 	if err := os.Chdir(cwd.dir); err != nil {
@@ -117,7 +114,7 @@ func (a serviceAccount) become(exe string, argv, files []string) error {
 	if err := syscall.Setresuid(a.uid, a.uid, a.uid); err != nil {
 		return fmt.Errorf("drop user: %w", err)
 	}
-	return fmt.Errorf("start %s as %s: %w", exe, a.name, syscall.Exec(exe, argv, env))
+	return fmt.Errorf("start %s as %s: %w", exe, a.name, syscall.Exec(exe, append([]string{exe}, args...), env))
 }
 
 // environ is the account's environment, made from root's.

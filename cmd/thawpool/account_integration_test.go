@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/thawpool/thawpool/actors/catalog/config"
 	"github.com/thawpool/thawpool/runtime/host"
 	"github.com/thawpool/thawpool/runtime/host/prepare"
 )
@@ -29,6 +30,7 @@ type dropped struct {
 	Env      []string
 	Stdin    string
 	Files    map[string]string
+	Problems []string // of the definitions
 }
 
 // TestDropped is that program; it is no test of its own.
@@ -37,7 +39,8 @@ func TestDropped(t *testing.T) {
 		return
 	}
 	operands := os.Args[slices.Index(os.Args, "--")+1:]
-	if err := dropToAccount(os.Args[1:], operands); err != nil {
+	r := reads{operands: operands, options: map[string][]string{"servers-config": {"defs"}}}
+	if err := dropToAccount(os.Args[1:], r); err != nil {
 		t.Fatal(err)
 	}
 	d := dropped{UID: os.Getuid(), GID: os.Getgid(), Args: os.Args, Env: os.Environ(), Files: map[string]string{}}
@@ -51,6 +54,9 @@ func TestDropped(t *testing.T) {
 		d.Files[string(data)] = name
 	}
 	d.Stdin = string(stdin)
+	for _, p := range config.Load(config.Sources{Files: strings.Split(os.Getenv("THAWPOOL_SERVERS_CONFIG"), ",")}).Problems {
+		d.Problems = append(d.Problems, p.String())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +69,9 @@ func TestDropped(t *testing.T) {
 // ordinary user the same program goes on as it is.
 func TestRootDropsToTheServiceAccount(t *testing.T) {
 	dir := t.TempDir()
-	secret := filepath.Join(dir, "secret.py")
-	if err := errors.Join(os.Chmod(dir, 0o700), os.WriteFile(secret, []byte("only root"), 0o600)); err != nil {
+	secret, definitions := filepath.Join(dir, "secret.py"), filepath.Join(dir, "defs", "d.json")
+	if err := errors.Join(os.Chmod(dir, 0o700), os.WriteFile(secret, []byte("only root"), 0o600), os.Mkdir(filepath.Dir(definitions), 0o700),
+		os.WriteFile(definitions, []byte(`{"mcpServers": {"a": {}}}`), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	exe, err := os.Executable()
@@ -96,6 +103,9 @@ func TestRootDropsToTheServiceAccount(t *testing.T) {
 		return
 	}
 	t.Cleanup(func() { removeCopy(t, exe, d.Exe) })
+	if len(d.Problems) != 1 || !strings.HasPrefix(d.Problems[0], definitions+`:1:17: server "a"`) {
+		t.Errorf("of the definitions it says %q", d.Problems)
+	}
 	checkDropped(t, d)
 }
 

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/thawpool/thawpool/actors/catalog/config"
 )
 
 // self is the test's own user in the place of the service account: it can read what the test writes.
@@ -37,7 +42,7 @@ func TestAccountsEnvironmentHoldsNothingOfRoots(t *testing.T) {
 func TestHandOverOfReadableFiles(t *testing.T) {
 	a := self(t)
 	t.Chdir(t.TempDir())
-	for _, name := range []string{"x.py", "c.json"} {
+	for _, name := range []string{"run", "c.json"} {
 		if err := os.WriteFile(name, []byte(name), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -46,23 +51,60 @@ func TestHandOverOfReadableFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	given := []string{"run", "x.py", "--config=c.json", "--name=other", "-", "missing.py"}
-	files := []string{"x.py", "c.json", "-", "missing.py"}
+	r := reads{operands: []string{"run", "-", "missing.py"}, options: map[string][]string{"config": {"c.json"}, "servers-config": {"c.json", "none.json"}}}
+	given := []string{"run", "--config", "c.json", "--servers-config=c.json,none.json", "--name=other", "run", "-", "missing.py", "--", "--config"}
 	for _, tt := range []struct {
 		kept bool
-		args []string
-		env  string
-	}{
-		{true, given, "c.json"},
-		{false, []string{"run", cwd + "/x.py", "--config=" + cwd + "/c.json", "--name=other", "-", "missing.py"}, cwd + "/c.json"},
-	} {
-		args, env := slices.Clone(given), []string{"HOME=c.json", "THAWPOOL_CONFIG=c.json", "THAWPOOL_TIMEOUT=3s"}
-		if err := a.handOver(args, env, files, tt.kept); err != nil {
+		at   string
+	}{{true, ""}, {false, cwd + "/"}} {
+		args, env, err := a.handOver(given, []string{"HOME=c.json", "THAWPOOL_CONFIG=x", "THAWPOOL_TIMEOUT=3s"}, r, tt.kept)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(args, tt.args) || !slices.Equal(env, []string{"HOME=c.json", "THAWPOOL_CONFIG=" + tt.env, "THAWPOOL_TIMEOUT=3s"}) {
-			t.Errorf("got %q and %q", args, env)
+		slices.Sort(env)
+		if want := []string{"run", "--name=other", tt.at + "run", "-", "missing.py", "--", "--config"}; !slices.Equal(args, want) {
+			t.Errorf("got %q", args)
 		}
+		want := []string{"HOME=c.json", "THAWPOOL_CONFIG=" + tt.at + "c.json", "THAWPOOL_SERVERS_CONFIG=" + tt.at + "c.json,none.json", "THAWPOOL_TIMEOUT=3s"}
+		if !slices.Equal(env, want) {
+			t.Errorf("got %q", env)
+		}
+	}
+}
+
+// Whatever way a file was named, root's command hands it over: by flags, variables, the config file, or its mere place.
+func TestFilesThatRootReads(t *testing.T) {
+	cleanEnv(t)
+	home, dir := os.Getenv("HOME"), t.TempDir()
+	for _, name := range []string{home + "/MCPs/m.json", home + "/MCPs/.hidden.json", dir + "/defs/d.json", dir + "/defs/e.jsonc", dir + "/defs/note.txt"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte("{}"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv(config.EnvConfig, dir+"/defs")
+	file := writeFile(t, "c.yaml", "servers-config: [/x/a.json, ~/b.json]\nadd-catalog: /x/c.json\nlisten-token-file: /x/token\n")
+	a, err := loaded(t, "--config", file, "--listen-cert", "/x/cert")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := a.reads()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]string{
+		"config": {file}, "add-catalog": {"/x/c.json"}, "listen-token-file": {"/x/token"}, "listen-cert": {"/x/cert"},
+		"servers-config": {"/x/a.json", home + "/b.json", dir + "/defs", home + "/MCPs/m.json"},
+	}
+	if !maps.EqualFunc(r.options, want, slices.Equal) {
+		t.Errorf("got %q", r.options)
+	}
+	if left := os.Getenv(config.EnvConfig); left != "" {
+		t.Errorf("the account would read %s as well", left)
+	}
+	// A directory that the account cannot look into is handed over file by file.
+	got := serviceAccount{uid: 1 << 30}.opened([]string{dir + "/defs", "/x/a.json", dir})
+	if !slices.Equal(got, []string{dir + "/defs/d.json", dir + "/defs/e.jsonc", "/x/a.json", dir}) {
+		t.Errorf("got %q", got)
 	}
 }
 
@@ -73,21 +115,39 @@ func TestCopyForTheAccount(t *testing.T) {
 	if err := os.WriteFile(name, []byte("print(1)\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	fd, err := a.copyOf(name)
+	small, err := os.Stat(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.NewFile(uintptr(fd), name).Close()
-	for range 2 {
-		data, err := os.ReadFile("/proc/self/fd/" + strconv.Itoa(fd))
-		if err != nil || string(data) != "print(1)\n" {
-			t.Errorf("%q, %v", data, err)
+	for _, tt := range []struct {
+		info   fs.FileInfo
+		called string
+	}{{small, name}, {big{small}, ""}} {
+		fd, err := a.copyOf(name, tt.info)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.NewFile(uintptr(fd), name).Close()
+		path := "/proc/self/fd/" + strconv.Itoa(fd)
+		for range 2 {
+			data, err := os.ReadFile(path)
+			if err != nil || string(data) != "print(1)\n" {
+				t.Errorf("%q, %v", data, err)
+			}
+		}
+		if got := config.NameOf(path); tt.called != "" && got != tt.called {
+			t.Errorf("it is called %s", got)
 		}
 	}
 	if left, err := os.ReadDir(a.home); err != nil || len(left) > 0 {
 		t.Errorf("the copy has a name: %v, %v", left, err)
 	}
 }
+
+// big is too large for a copy in memory.
+type big struct{ fs.FileInfo }
+
+func (big) Size() int64 { return inMemory + 1 }
 
 func TestWorkingDirectoryOfTheAccount(t *testing.T) {
 	a := self(t)

@@ -106,11 +106,11 @@ func (a *app) diagnoseAs(account serviceAccount) error {
 	if !ok {
 		return nil
 	}
-	files, err := a.ownFiles()
+	r, err := a.reads()
 	if err != nil {
 		return err
 	}
-	return account.become(start, os.Args, files)
+	return account.become(start, os.Args[1:], r)
 }
 
 // noAccount is the report for root when nothing was prepared yet: what is missing first, then what the machine is like.

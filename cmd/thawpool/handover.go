@@ -7,11 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/thawpool/thawpool/actors/catalog/config"
 	"github.com/thawpool/thawpool/runtime/host"
 )
 
@@ -32,48 +34,74 @@ func (a serviceAccount) enterableCwd() (workingDir, error) {
 	return workingDir{a.home, false}, nil
 }
 
-// handOver makes the files that args and env name readable for the account, in place. In args those in files are meant:
-// as a whole argument, or as the value of a "--flag=value". In env it is every kept variable whose whole value is the
-// path of a regular file that the account cannot read.
+// reads is what a command will read, by the names that root knows.
+type reads struct {
+	operands []string            // arguments of the command
+	options  map[string][]string // the files that an option names, by the option's name
+}
+
+// handOver makes what r names readable for the account: operands in their place among args, options by variables, which
+// take the place of their flags and hide the config file's values.
 //
 // A file that the account cannot read is copied, while this process is root, to an unnamed file of the account's, whose
-// descriptor stays open; the argument becomes /proc/self/fd/N. Reopening root's own file by that path would be refused,
+// descriptor stays open; its name becomes /proc/self/fd/N. Reopening root's own file by that path would be refused,
 // since the kernel checks the file's mode again. A relative name becomes absolute when the directory changes.
-func (a serviceAccount) handOver(args, env, files []string, cwdKept bool) error {
-	// What else root had open is not the account's business.
-	if err := closeOthersOnExec(); err != nil {
-		return err
-	}
-	for _, name := range files {
+func (a serviceAccount) handOver(args, env []string, r reads, cwdKept bool) (argsNow, envNow []string, err error) {
+	argsNow, envNow = slices.Clone(args), env
+	for _, name := range r.operands {
 		path, err := a.readable(name, cwdKept)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
-		for i, arg := range args {
-			flag, value, isFlag := strings.Cut(arg, "=")
-			switch {
-			case arg == name:
-				args[i] = path
-			case isFlag && strings.HasPrefix(arg, "-") && value == name:
-				args[i] = flag + "=" + path
+		for i, arg := range slices.Backward(argsNow) { // what stands before may be a command of the same name
+			if arg == name {
+				argsNow[i] = path
+				break
 			}
 		}
 	}
-	for i, entry := range env {
-		key, value, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(key, "THAWPOOL_") && !strings.HasPrefix(key, "MCP_") {
-			continue
+	for name, files := range r.options {
+		var paths []string
+		for _, file := range a.opened(files) {
+			path, err := a.readable(file, cwdKept)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", name, err)
+			}
+			paths = append(paths, path)
 		}
-		if info, err := os.Stat(value); err != nil || !info.Mode().IsRegular() {
-			continue
-		}
-		path, err := a.readable(value, cwdKept)
-		if err != nil {
-			return fmt.Errorf("%s: %w", key, err)
-		}
-		env[i] = key + "=" + path
+		key := option{name: name}.env() + "="
+		envNow = slices.DeleteFunc(envNow, func(entry string) bool { return strings.HasPrefix(entry, key) })
+		envNow = append(envNow, key+strings.Join(paths, ","))
+		argsNow = withoutFlag(argsNow, name)
 	}
-	return nil
+	return argsNow, envNow, nil
+}
+
+// withoutFlag takes --name and its value out of args.
+func withoutFlag(args []string, name string) (kept []string) {
+	for i := 0; i < len(args); i++ {
+		switch {
+		case args[i] == "--":
+			return append(kept, args[i:]...)
+		case args[i] == "--"+name:
+			i++
+		case !strings.HasPrefix(args[i], "--"+name+"="):
+			kept = append(kept, args[i])
+		}
+	}
+	return kept
+}
+
+// opened has the files of each directory of definitions that the account cannot look into in its place.
+func (a serviceAccount) opened(paths []string) (files []string) {
+	for _, path := range paths {
+		in, err := config.FilesIn(path)
+		if err != nil || len(in) == 0 || host.Readable(path, a.uid) && host.Reachable(path, a.uid) {
+			in = []string{path}
+		}
+		files = append(files, in...)
+	}
+	return files
 }
 
 // readable is a path at which the account can read what root reads at name. A name that is neither a regular file nor a
@@ -89,7 +117,7 @@ func (a serviceAccount) readable(name string, cwdKept bool) (string, error) {
 		}
 		return filepath.Abs(name)
 	}
-	fd, err := a.copyOf(name)
+	fd, err := a.copyOf(name, info)
 	if err != nil {
 		return "", fmt.Errorf("hand %s over to %s: %w", name, a.name, err)
 	}
@@ -98,16 +126,13 @@ func (a serviceAccount) readable(name string, cwdKept bool) (string, error) {
 
 // copyOf copies a file into an unnamed one that belongs to the account. The descriptor survives the exec and is the
 // copy's only reference.
-func (a serviceAccount) copyOf(name string) (int, error) {
+func (a serviceAccount) copyOf(name string, info fs.FileInfo) (int, error) {
 	in, err := os.Open(name)
 	if err != nil {
 		return -1, err
 	}
 	defer in.Close()
-	fd, err := unix.Open(a.home, unix.O_TMPFILE|unix.O_RDWR, 0o400)
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, fs.ErrNotExist) {
-		fd, err = unix.MemfdCreate(filepath.Base(name), 0)
-	}
+	fd, err := a.unnamed(name, info)
 	if err != nil {
 		return -1, err
 	}
@@ -121,7 +146,29 @@ func (a serviceAccount) copyOf(name string) (int, error) {
 	if err == nil {
 		_, err = out.Seek(0, io.SeekStart)
 	}
-	return fd, errors.Join(err, out.Chown(a.uid, a.gid), out.Close())
+	return fd, errors.Join(err, out.Chmod(0o400), out.Chown(a.uid, a.gid), out.Close())
+}
+
+const (
+	// inMemory is up to which size a copy is kept in memory. Whatever is parsed whole is smaller; images are not.
+	inMemory = 32 << 20
+	// memoryName is what the kernel takes of a name.
+	memoryName = 249
+)
+
+// unnamed makes the file for a copy. One in memory tells config.NameOf the name of the original.
+func (a serviceAccount) unnamed(name string, info fs.FileInfo) (int, error) {
+	if !info.Mode().IsRegular() || info.Size() > inMemory {
+		fd, err := unix.Open(a.home, unix.O_TMPFILE|unix.O_RDWR, 0o400)
+		if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, fs.ErrNotExist) {
+			return fd, err
+		}
+	}
+	path, err := filepath.Abs(name)
+	if err != nil {
+		return -1, err
+	}
+	return unix.MemfdCreate(path[max(0, len(path)-memoryName):], 0)
 }
 
 // closeOthersOnExec marks every open descriptor but stdin, stdout and stderr to be closed by the exec.

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -28,7 +30,7 @@ func (a *app) serverSources() (config.Sources, error) {
 		return s, err
 	}
 	for _, file := range a.cfg.Servers.Files {
-		path, err := filepath.Abs(file)
+		path, err := filepath.Abs(config.Tilde(file, s.Home))
 		if err != nil {
 			return s, err
 		}
@@ -92,7 +94,7 @@ func (a *app) finder(sources config.Sources) (*registry.Finder, error) {
 
 // openCatalog loads the servers for a command that shows them.
 func (a *app) openCatalog(context.Context) (*catalog.Catalog, func() error, error) {
-	if err := a.dropWithServers(); err != nil {
+	if err := a.drop(); err != nil {
 		return nil, nil, err
 	}
 	sources, err := a.serverSources()
@@ -113,27 +115,27 @@ func (a *app) checkServer(ctx context.Context, def config.Server) (catalog.Listi
 	return actors.ReadTools(ctx, def, versionText(), a.log)
 }
 
-// dropWithServers is drop for commands that read server definitions: root's own in ~/MCPs go over to the service
-// account, whose home has none, as if they had been named by flags.
-func (a *app) dropWithServers(files ...string) error {
-	files = append(files, a.cfg.Servers.Files...)
-	home, err := os.UserHomeDir()
-	if err != nil || !realRoot() {
-		return a.drop(files...)
+// rootsDefinitions are the files of server definitions that root's command would read, in the order in which they count:
+// the service account's home has no ~/MCPs.
+func (a *app) rootsDefinitions() ([]string, error) {
+	s, err := a.serverSources()
+	if err != nil {
+		return nil, err
 	}
-	var own []string
-	for _, pattern := range []string{"*.json", "*.jsonc"} {
-		more, err := filepath.Glob(filepath.Join(home, "MCPs", pattern))
+	files := s.Files
+	if s.EnvFile != "" {
+		path, err := filepath.Abs(config.Tilde(s.EnvFile, s.Home))
 		if err != nil {
-			return fmt.Errorf("look for server definitions: %w", err)
+			return nil, err
 		}
-		own = append(own, more...)
+		files = append(files, path)
 	}
-	if len(own) > 0 && !a.flags.Lookup("servers-config").Changed {
-		own = append(a.cfg.Servers.Files, own...) // the flags made here hide the variable and the file
+	for _, dir := range s.Dirs {
+		in, err := config.FilesIn(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("look for server definitions: %w", err)
+		}
+		files = append(files, in...)
 	}
-	for _, file := range own {
-		os.Args = append(os.Args, "--servers-config="+file)
-	}
-	return a.drop(append(files, own...)...)
+	return files, os.Unsetenv(config.EnvConfig) // its file is among them
 }

@@ -82,13 +82,3 @@ func (c *OpsConfig) listen() (ops.Listen, error) {
 	}
 	return l, nil
 }
-
-// read are the files to be read, for the account that goes on.
-func (c *OpsConfig) read() (files []string) {
-	for _, f := range []string{c.TokenFile, c.CertFile, c.KeyFile} {
-		if f != "" {
-			files = append(files, f)
-		}
-	}
-	return files
-}

@@ -161,23 +161,24 @@ func fileLayer(opts []option, named string) (layer, error) {
 	if path == "" || err != nil {
 		return layer{}, err
 	}
-	l := layer{source: func(string) string { return "file " + path }}
+	name := config.NameOf(path)
+	l := layer{source: func(string) string { return "file " + name }}
 	var profiles any
 	l.values, profiles, err = parseFile(path)
 	if err != nil {
-		return layer{}, fmt.Errorf("config file %s: %w", path, err)
+		return layer{}, fmt.Errorf("config file %s: %w", name, err)
 	}
 	var errs []error
 	if profiles != nil {
 		var wrong []error
 		l.tables, wrong = profileTables(profiles)
 		for _, err := range wrong {
-			errs = append(errs, fmt.Errorf("config file %s: %w", path, err))
+			errs = append(errs, fmt.Errorf("config file %s: %w", name, err))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(l.values)) {
 		if !slices.ContainsFunc(opts, func(o option) bool { return o.name == key }) {
-			errs = append(errs, fmt.Errorf("config file %s: %q is no option%s", path, key, nearest(opts, key)))
+			errs = append(errs, fmt.Errorf("config file %s: %q is no option%s", name, key, nearest(opts, key)))
 		}
 	}
 	return l, errors.Join(errs...)
@@ -198,21 +199,12 @@ func parseFile(path string) (values map[string]any, profiles any, err error) {
 
 // parse reads a file as what its name says it is.
 func parse(path string) (*koanf.Koanf, error) {
-	if parser, ok := parsers[strings.ToLower(filepath.Ext(path))]; ok {
-		k := koanf.New(delim)
-		return k, k.Load(file.Provider(path), parser)
-	}
-	if !strings.HasPrefix(path, "/proc/self/fd/") {
+	parser, ok := parsers[strings.ToLower(filepath.Ext(config.NameOf(path)))]
+	if !ok {
 		return nil, errors.New("the name must end in .yaml, .yml, .toml or .json")
 	}
-	// Root's file, handed over without its name. JSON is YAML, and TOML hardly ever is.
-	for _, parser := range []koanf.Parser{yaml.Parser(), toml.Parser()} {
-		k := koanf.New(delim)
-		if err := k.Load(file.Provider(path), parser); err == nil {
-			return k, nil
-		}
-	}
-	return nil, errors.New("it is neither YAML nor TOML nor JSON")
+	k := koanf.New(delim)
+	return k, k.Load(file.Provider(path), parser)
 }
 
 // configPath finds the config file; "" means there is none.

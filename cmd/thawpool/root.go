@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -96,9 +97,13 @@ func (a *app) addCommands(root *cobra.Command) {
 	add(newVersionCommand(a))
 }
 
-// configure loads the configuration and makes the log, which also travels in the command's context.
+// configure loads the configuration and makes the log, which also travels in the command's context. What whoever started
+// the command had open is not for the processes that it starts: from root these are files for this one alone.
 func (a *app) configure(cmd *cobra.Command) error {
-	var err error
+	err := closeOthersOnExec()
+	if err != nil {
+		return err
+	}
 	a.sources, a.cfg.ProfileTables, a.warnings, err = load(a.options, a.flags, a.configFile)
 	if err := errors.Join(err, a.withSources(a.cfg.Validate())); err != nil {
 		return err
@@ -126,30 +131,42 @@ func (a *app) withSources(err error) error {
 	return err
 }
 
-// ownFiles are the files that the configuration was read from, for the account that goes on.
-func (a *app) ownFiles() ([]string, error) {
-	path, err := configPath(a.configFile)
-	if err != nil || path == "" {
-		return nil, nil // the configuration was loaded without it
-	}
-	if a.configFile == "" && realRoot() {
-		err = os.Setenv(configEnv, path) // root's own file, which the account would not look for
-	}
-	return []string{path}, err
-}
-
 // drop makes a command that was started by root go on as the service account, with the same configuration; see
-// dropToAccount. Everything that runs sandboxes calls it first. files name what the command will read.
-func (a *app) drop(files ...string) error {
-	own, err := a.ownFiles()
-	if err != nil {
-		return err
-	}
-	if err := dropToAccount(os.Args[1:], append(files, own...)); err != nil {
-		return err
+// dropToAccount. Everything that runs sandboxes calls it first.
+func (a *app) drop() error {
+	if realRoot() {
+		r, err := a.reads()
+		if err != nil {
+			return err
+		}
+		return dropToAccount(os.Args[1:], r)
 	}
 	for _, w := range a.warnings {
 		a.log.Warn().Msg(w)
 	}
 	return nil
+}
+
+// reads is what root's command reads: files that operands or options name, and root's own files, which the account would
+// not look for.
+func (a *app) reads() (reads, error) {
+	r := reads{operands: a.files, options: map[string][]string{}}
+	definitions, err := a.rootsDefinitions()
+	if err != nil {
+		return r, err
+	}
+	config, err := configPath(a.configFile)
+	if err != nil {
+		return r, err
+	}
+	o := a.cfg.Ops
+	for name, files := range map[string][]string{
+		configFlag: {config}, "servers-config": definitions, "add-catalog": {a.cfg.Servers.AddCatalog},
+		"listen-token-file": {o.TokenFile}, "listen-cert": {o.CertFile}, "listen-key": {o.KeyFile},
+	} {
+		if strings.Join(files, "") != "" {
+			r.options[name] = files
+		}
+	}
+	return r, nil
 }

@@ -45,7 +45,7 @@ What the code prints passes through as it comes, a traceback goes to stderr, and
 }
 
 func (a *app) run(cmd *cobra.Command, file string, asJSON bool) error {
-	if err := a.dropWithServers(a.files...); err != nil {
+	if err := a.drop(); err != nil {
 		return err
 	}
 	code, err := readCode(cmd.InOrStdin(), file)

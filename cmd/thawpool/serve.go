@@ -40,7 +40,7 @@ until the pool has a sandbox for them. It ends with its input, or with a signal;
 }
 
 func (a *app) serve(cmd *cobra.Command) error {
-	if err := a.dropWithServers(a.cfg.Ops.read()...); err != nil {
+	if err := a.drop(); err != nil {
 		return err
 	}
 	defer a.freeLog()()

@@ -216,7 +216,7 @@ func (a *app) tell(text string) {
 
 // openImages connects the image commands.
 func (a *app) openImages(ctx context.Context) (*containerd.Client, func() error, error) {
-	if err := a.drop(a.files...); err != nil {
+	if err := a.drop(); err != nil {
 		return nil, nil, err
 	}
 	d, err := local.Daemon(ctx, a.local())

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/docker/go-units"
+
+	"github.com/thawpool/thawpool/actors/catalog/config"
 )
 
 // The kinds of option values. Each implements pflag.Value: Set reads what a person writes, String what Set reads again.
@@ -130,14 +132,8 @@ func (v textValue[T]) Type() string { return v.kind }
 type dirValue struct{ textValue[string] }
 
 func (v dirValue) Set(s string) error {
-	if s == "~" || strings.HasPrefix(s, "~/") {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return err
-		}
-		s = home + s[1:]
-	}
-	return v.textValue.Set(s)
+	home, _ := os.UserHomeDir() // without one ~ stays, which is told as no absolute path
+	return v.textValue.Set(config.Tilde(s, home))
 }
 
 // listValue is a list of words with commas between them, of which those in brackets belong to a word. Flags may be

@@ -70,8 +70,8 @@ var transports = map[string]Transport{
 func (b *builder) transport() {
 	f := b.entry.fields
 	for _, name := range []string{"type", "transport", "transportType"} {
-		v, ok := f[name]
-		if !ok {
+		v := f[name]
+		if v == nil {
 			continue
 		}
 		word, _ := v.(string)
@@ -174,7 +174,7 @@ func (b *builder) dir(x *expander) string {
 			b.broken("field %q is not a string", name)
 			return ""
 		}
-		if s = tilde(x.expand(name, s), b.src.Home); s == "" {
+		if s = Tilde(x.expand(name, s), b.src.Home); s == "" {
 			return ""
 		}
 		return b.absolute(s)
@@ -196,7 +196,7 @@ func (b *builder) absolute(path string) string {
 
 // program makes a command with a slash absolute: from the working directory if the entry has one, else from the file's.
 func (b *builder) program(name string) string {
-	name = tilde(name, b.src.Home)
+	name = Tilde(name, b.src.Home)
 	switch {
 	case !strings.Contains(name, "/") || filepath.IsAbs(name):
 		return name

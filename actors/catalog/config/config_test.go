@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf16"
+
+	"golang.org/x/sys/unix"
 )
 
 // home is a home directory with MCPs in it.
@@ -143,6 +145,74 @@ func TestBadFilesHarmNoOthers(t *testing.T) {
 				t.Errorf("got %q, want %q at %s", problems, tc.what, tc.where)
 			}
 		})
+	}
+}
+
+// A directory that cannot be looked into is no empty one, and one that is named for its files has some.
+func TestDirectoriesWithoutFiles(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	if _, problems := h.load(); len(problems) > 0 {
+		t.Errorf("nobody needs ~/MCPs: %q", problems)
+	}
+	h.write("MCPs", "a file in the directory's place")
+	h.write("defs/note.txt", "")
+	h.src.Files = []string{filepath.Join(h.dir, "defs")}
+	_, problems := h.load()
+	if len(problems) != 2 || !contains(problems, "defs: no *.json") || !contains(problems, "MCPs: ", "not a directory") {
+		t.Errorf("got %q", problems)
+	}
+}
+
+// Where the state directory is ~/MCPs, what was added stays a stranger's word.
+func TestAddedFileAmongTheUsersFiles(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.src.Added = h.write("MCPs/added.json", `{"mcpServers":{"a":{"literal":true,"command":"x","args":["${TOK}"]}}}`)
+	servers, problems := h.load()
+	if a := servers["a"]; a.Origin != "added" || !slices.Equal(a.Args, []string{"${TOK}"}) || len(problems) > 0 {
+		t.Errorf("got %+v, %q", a.Args, problems)
+	}
+}
+
+// A copy in memory goes by the name of its original in all that is told and resolved.
+func TestCopyInMemory(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	for name, text := range map[string]string{
+		"MCPs/m.json": `{"mcpServers":{"m":{"command":"./fake_up","args":7}}}`,
+		"t.toml":      "[mcpServers.t]\ncommand = './fake_up'\n",
+	} {
+		fd, err := unix.MemfdCreate(filepath.Join(h.dir, name), unix.MFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := os.NewFile(uintptr(fd), name)
+		defer f.Close()
+		if _, err := f.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+		h.src.Files = append(h.src.Files, fmt.Sprintf("/proc/self/fd/%d", fd))
+	}
+	servers, problems := h.load()
+	if len(problems) != 1 || !contains(problems, "MCPs/m.json:1:16", "args") {
+		t.Errorf("got %q", problems)
+	}
+	if m, at := servers["m"], servers["t"]; m.Command != filepath.Join(h.dir, "MCPs/fake_up") || at.Command != filepath.Join(h.dir, "fake_up") {
+		t.Errorf("got %s and %s", m.Command, at.Command)
+	}
+}
+
+// What is null is not there, as in every other field.
+func TestNullIsAbsent(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.write("MCPs/m.json", `{"mcpServers":{
+	  "a": {"type": null, "transport": null, "transportType": null, "command": "x", "args": null, "env": null, "cwd": null},
+	  "b": {"type": null, "transport": "sse", "url": "http://x", "headers": null, "timeout": null, "disabled": null}}}`)
+	servers, problems := h.load()
+	if a, b := servers["a"], servers["b"]; a.Transport != Stdio || a.Off != "" || b.Transport != SSE || b.Off != "" || len(problems) > 0 {
+		t.Errorf("got %v, %q", servers, problems)
 	}
 }
 

@@ -119,7 +119,7 @@ func (l *loader) files() []source {
 		list = append(list, l.given(l.src.EnvFile)...)
 	}
 	for _, dir := range l.src.Dirs {
-		list = append(list, inDir(dir, &mcps)...)
+		list = append(list, l.inDir(dir, false, &mcps)...)
 	}
 	if l.src.Added != "" {
 		list = append(list, source{path: l.src.Added, dialect: &own})
@@ -139,43 +139,57 @@ func (l *loader) files() []source {
 
 // given is a path that the user named: a file, or a directory of files.
 func (l *loader) given(path string) []source {
-	path = tilde(path, l.src.Home)
+	path = Tilde(path, l.src.Home)
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return inDir(path, &file)
+		return l.inDir(path, true, &file)
 	}
 	return []source{{path: path, must: true, dialect: &file}}
 }
 
-func inDir(dir string, d *dialect) []source {
-	entries, err := os.ReadDir(dir) // sorted by name; what cannot be read is empty
-	if err != nil {
-		return nil
+func (l *loader) inDir(dir string, must bool, d *dialect) (list []source) {
+	files, err := FilesIn(dir)
+	switch {
+	case err != nil && (must || !errors.Is(err, fs.ErrNotExist)):
+		l.problem("", Position{File: dir}, true, "%v", err)
+	case must && len(files) == 0:
+		l.problem("", Position{File: dir}, false, "no *.json and no *.jsonc in this directory")
 	}
-	var list []source
-	for _, e := range entries {
-		ext := filepath.Ext(e.Name())
-		if !strings.HasPrefix(e.Name(), ".") && (ext == ".json" || ext == ".jsonc") {
-			list = append(list, source{path: filepath.Join(dir, e.Name()), dialect: d})
+	for _, path := range files {
+		if path != l.src.Added { // the state directory may be this one
+			list = append(list, source{path: path, dialect: d})
 		}
 	}
 	return list
 }
 
+// FilesIn lists the files of definitions that are directly in dir, by name.
+func FilesIn(dir string) (files []string, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		ext := filepath.Ext(e.Name())
+		if !strings.HasPrefix(e.Name(), ".") && (ext == ".json" || ext == ".jsonc") {
+			files = append(files, filepath.Join(dir, e.Name()))
+		}
+	}
+	return files, err
+}
+
 // file reads one file into the result.
 func (l *loader) file(f source) {
 	raw, err := read(f.path)
+	name := NameOf(f.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !f.must:
 		return
 	case err != nil:
-		l.problem("", Position{File: f.path}, true, "%v", err)
+		l.problem("", Position{File: name}, true, "%v", err)
 		return
 	}
 	parse := parseJSON
-	if filepath.Ext(f.path) == ".toml" {
+	if filepath.Ext(name) == ".toml" {
 		parse = parseTOML
 	}
-	parsed := parse(f.path, raw, f.dialect, l.src)
+	parsed := parse(name, raw, f.dialect, l.src)
 	l.result.Problems = append(l.result.Problems, parsed.problems...)
 	for _, e := range parsed.entries {
 		l.entry(e, f.dialect)
@@ -218,8 +232,8 @@ func CheckServerName(name string) error {
 	return nil
 }
 
-// tilde expands a leading ~/.
-func tilde(path, home string) string {
+// Tilde expands a leading ~/.
+func Tilde(path, home string) string {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok && home != "" {
 		return filepath.Join(home, rest)
 	}

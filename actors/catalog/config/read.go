@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 	"unicode/utf8"
 )
@@ -36,6 +37,20 @@ func read(path string) ([]byte, error) {
 		return nil, fmt.Errorf("has more than %d bytes", maxFile)
 	}
 	return decode(raw)
+}
+
+// NameOf is the name of the file that is read at path. It is another one where root has handed over a copy in memory, which
+// is called like its original.
+func NameOf(path string) string {
+	if !strings.HasPrefix(path, "/proc/self/fd/") {
+		return path
+	}
+	link, err := os.Readlink(path)
+	name, inMemory := strings.CutPrefix(link, "/memfd:")
+	if err != nil || !inMemory {
+		return path
+	}
+	return strings.TrimSuffix(name, " (deleted)")
 }
 
 // decode takes UTF-8, with a mark or without, and refuses everything else by name.
