@@ -35,14 +35,14 @@ var realHost = machine{
 	probe:  probeGroup,
 }
 
-// ownPath is this executable's path, or its bare name when root's shell would find it anyway.
+// ownPath is this executable's path, or its bare name when every sudo finds it; Red Hat's does not look in /usr/local.
 func ownPath() string {
 	exe, err := os.Executable()
 	if err != nil {
 		return "thawpool"
 	}
 	switch filepath.Dir(exe) {
-	case "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin":
+	case "/usr/sbin", "/usr/bin", "/sbin", "/bin":
 		return filepath.Base(exe)
 	}
 	return exe
