@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,7 @@ type Hub struct {
 	seen     atomic.Pointer[view]
 	patience time.Duration       // searchPatience
 	more     time.Duration       // searchMore
+	problems []config.Problem    // told in the log; for onCatalog alone
 	reading  *semaphore.Weighted // connections that are made only to read a list of tools
 
 	mu      sync.Mutex // guards what follows
@@ -157,8 +159,16 @@ func policyTool(t catalog.Tool) policy.Tool {
 	}
 }
 
-// onCatalog retires the Clients of definitions that are gone. It is called one at a time.
+// onCatalog logs what is newly wrong in definitions and retires the Clients of those that are gone. It is called one at a
+// time.
 func (h *Hub) onCatalog(next *catalog.Snapshot) {
+	before := h.problems
+	h.problems = next.Problems()
+	for _, p := range h.problems {
+		if !slices.Contains(before, p) {
+			h.log.Warn().Str(keyEvent, "definition").Msg(p.String())
+		}
+	}
 	current := map[clientKey]bool{}
 	for _, d := range next.Definitions() {
 		current[keyOf(d)] = d.Off == ""

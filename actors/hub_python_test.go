@@ -182,7 +182,7 @@ send-email send-email
 MCPError quota
 ToolArgumentError up.sleep: wrong argument
 UnknownToolError server "up" has no tool
-UnknownServerError no server is named 'upp'
+UnknownServerError there is no server "upp"
 ['text', 'image', 'audio', 'resource', 'resource_link', 'text'] b'\x89PNG' b'\x00\x01\x02'
 6
 imported

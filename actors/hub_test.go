@@ -3,11 +3,13 @@ package actors
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/thawpool/thawpool/actors/policy"
 	"github.com/thawpool/thawpool/actors/upstream/fakeup"
 	"github.com/thawpool/thawpool/runtime/guest"
 )
@@ -157,4 +159,44 @@ func TestHubC22CallsEndWithTheirRun(t *testing.T) {
 	if now := b.statusOf("up").PIDs; len(now) != 1 || now[0] != pid[0] {
 		t.Errorf("%v became %v", pid, now)
 	}
+}
+
+func TestHubTellsWhatIsWrongInDefinitions(t *testing.T) {
+	t.Parallel()
+	bad := filepath.Join(t.TempDir(), "bad.json")
+	if err := os.WriteFile(bad, []byte("{\"mcpServers\":\n  {\"x\": oops}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken := entry{"url": "https://example.com/mcp", "headers": map[string]string{"Authorization": "Bearer ${MISSING}"}}
+	b := newHubBed(t, map[string]entry{"h": broken, "hidden": broken, "up": fakeEntry(fakeup.Script{})}, func(c *HubConfig) {
+		withPolicy(t, func(c *policy.Config) { c.Deny = []string{"hidden"} })(c)
+		c.Sources.Files = append(c.Sources.Files, bad)
+	})
+	warned := func(words string) (n int) {
+		for _, l := range b.log.lines(t) {
+			if m, _ := l["message"].(string); l["level"] == "warn" && strings.Contains(m, words) {
+				n++
+			}
+		}
+		return n
+	}
+	if warned(bad+":2:9: ") != 1 || warned(`server "h": field "headers.Authorization" needs the variable MISSING`) != 1 {
+		t.Errorf("log: %v", b.log.lines(t))
+	}
+	r := b.open()
+	told := r.must(guest.VerbCapability, nil)
+	wantWords(t, told, "1 MCP servers can be called: up.", bad+":2:9: ", `server \"h\": field \"headers.Authorization\" needs the variable MISSING`)
+	if strings.Contains(told, "hidden") {
+		t.Error(told)
+	}
+	want(t, "description", b.Snapshot().Description(100), "up; 2 faults, see runtime.capability_summary()")
+	_, _, err := r.ask(guest.VerbDescribe, map[string]any{"server": "h"})
+	wantFault(t, err, guest.ErrUnknownServer, "turned off", "MISSING")
+
+	b.define(map[string]entry{"h": broken, "new": {"command": 3}})
+	eventually(t, "the change is seen", func() bool { return warned(`server "new"`) == 1 })
+	if warned(bad) != 1 {
+		t.Error("what is known is told again")
+	}
+	want(t, "description", b.Snapshot().Description(100), "none; 3 faults, see runtime.capability_summary()")
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/thawpool/thawpool/actors/catalog/config"
 )
 
-// Only is s with just the servers that keep wants. Aliases stay what they are.
+// Only is s with just the servers that keep, which goes by their names, wants, and the problems of these and of whole
+// files. Aliases stay what they are.
 func (s *Snapshot) Only(keep func(config.Server) bool) *Snapshot {
 	next := *s
 	next.servers = nil
@@ -19,6 +20,9 @@ func (s *Snapshot) Only(keep func(config.Server) bool) *Snapshot {
 			next.byName[e.def.Name], next.byAlias[e.alias] = e, e
 		}
 	}
+	next.problems = slices.DeleteFunc(slices.Clone(s.problems), func(p config.Problem) bool {
+		return p.Server != "" && !keep(config.Server{Name: p.Server})
+	})
 	return &next
 }
 

@@ -3,6 +3,8 @@ package catalog
 import (
 	"fmt"
 	"strings"
+
+	"github.com/thawpool/thawpool/actors/catalog/text"
 )
 
 // helpers are what the capability summary tells of the discovery functions in the sandbox.
@@ -10,20 +12,58 @@ const helpers = "In the code: `from mcp import runtime`; runtime.discovered_serv
 	"await runtime.search_tool_docs(\"words\") finds tools, await runtime.query_tool_docs(server, tool, detail=\"full\") " +
 	"gives signatures and schemas; call a tool with await mcp_<alias>.<tool>(name=value)."
 
-// CapabilitySummary is one paragraph that says what the sandboxed code can reach. It names servers only.
+// maxFaults bounds the faults that a summary tells one by one.
+const maxFaults = 10
+
+// CapabilitySummary is one paragraph that says what the sandboxed code can reach, and which definitions cannot be used.
 func (s *Snapshot) CapabilitySummary() string {
-	list := s.Description(maxShort)
+	list := s.names(maxShort)
 	if list == "" {
 		list = "No MCP servers are configured."
 	} else {
 		list = fmt.Sprintf("%d MCP servers can be called: %s.", s.usable(), list)
 	}
+	if faults := s.faults(); len(faults) > 0 {
+		for i := range faults {
+			faults[i] = text.Line(faults[i], maxShort)
+		}
+		list += " Not usable: " + strings.Join(faults[:min(len(faults), maxFaults)], "; ")
+		if more := len(faults) - maxFaults; more > 0 {
+			list += fmt.Sprintf("; and %d more faults", more)
+		}
+		list += "."
+	}
 	return "run_python runs Python in a fresh sandbox without network. " + list + " " + helpers
 }
 
-// Description lists the aliases of usable servers in at most limit bytes and says how many are left out. It is empty when
-// there are none. Aliases are plain identifiers: nothing in it is a stranger's text.
+// faults are the problems for which a file or a server cannot be used.
+func (s *Snapshot) faults() (list []string) {
+	for _, p := range s.problems {
+		if p.Fatal {
+			list = append(list, p.String())
+		}
+	}
+	return list
+}
+
+// Description names the usable servers in at most limit bytes, and says where to read of definitions that cannot be used.
+// It is empty when there are none of either.
 func (s *Snapshot) Description(limit int) string {
+	n := len(s.faults())
+	if n == 0 {
+		return s.names(limit)
+	}
+	end := fmt.Sprintf("; %d faults, see runtime.capability_summary()", n)
+	names := s.names(limit - len(end))
+	if names == "" {
+		names = "none"
+	}
+	return names + end
+}
+
+// names lists the aliases of usable servers in at most limit bytes and says how many are left out. It is empty when there
+// are none. Aliases are plain identifiers: nothing in it is a stranger's text.
+func (s *Snapshot) names(limit int) string {
 	var b strings.Builder
 	left := s.usable()
 	for _, e := range s.servers {

@@ -183,8 +183,21 @@ class Servers(dict):
         for server in self.values():
             if server.alias == name:
                 return server
+        raise errors.UnknownServerError(_absent(name) or self._others(name))
+
+    def _others(self, name):
         names = ", ".join(sorted(self)) or "none"
-        raise errors.UnknownServerError("no server is named %r in this run; there are: %s" % (name, names[:2000]))
+        return "no server is named %r in this run; there are: %s" % (name, names[:2000])
+
+
+def _absent(name):
+    """Why the host says there is no server of this name: it may be defined and broken, or denied."""
+    try:
+        _channel.link().call("servers.describe", {"server": name})
+    except (errors.UnknownServerError, errors.PolicyError) as e:
+        return str(e)
+    except errors.MCPError:
+        return None  # there is no host to ask
 
 
 class ServerModule(types.ModuleType):

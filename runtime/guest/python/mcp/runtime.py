@@ -50,8 +50,8 @@ discovered_servers = both(_discovered_later)(discovered_servers_sync)
 
 
 async def list_servers():
-    """Names of the servers that can be called, asked of the host."""
-    return tuple(s["name"] for s in await _ask_later("servers.list", {}))
+    """Names of the servers that can be called, asked of the host; capability_summary() says why others cannot."""
+    return tuple(s["name"] for s in await _ask_later("servers.list", {}) if s["state"] != "off")
 
 
 def list_servers_sync():

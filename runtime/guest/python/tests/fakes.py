@@ -82,6 +82,14 @@ def docs(args):
     return found
 
 
+def describe(args):
+    if args["server"] == "broken":
+        raise HostError("UnknownServerError", 'server "broken" is turned off: field "env.T" needs the variable T, which is not set')
+    if args["server"] not in ALIASES:
+        raise HostError("UnknownServerError", "no server %r" % args["server"])
+    return {"name": args["server"], "alias": ALIASES[args["server"]], "state": "known", "tools": 2, "cwd": "/srv"}
+
+
 class Host:
     """handlers is what a Runner takes. Memories live as long as this object, over several runs."""
 
@@ -94,8 +102,8 @@ class Host:
             "tools.docs": docs,
             "tools.list": lambda a: [{"name": t[0], "alias": t[0], "description": t[1]} for t in TOOLS[a["server"]]],
             "tools.search": lambda a: docs({"server": "fs", "detail": a["detail"]})[: a["limit"]],
-            "servers.list": lambda a: [dict(s, state="known") for s in SERVERS],
-            "servers.describe": lambda a: {"name": a["server"], "alias": ALIASES[a["server"]], "state": "known", "tools": 2, "cwd": "/srv"},
+            "servers.list": lambda a: [dict(s, state="known") for s in SERVERS] + [{"name": "broken", "alias": "broken", "state": "off"}],
+            "servers.describe": describe,
             "servers.find": lambda a: [{"name": "time", "description": "clock", "source": "catalog", "installed": False}],
             "servers.add": lambda a: {"name": a["name"], "alias": a["name"]},
             "capability": lambda a: "the manual",

@@ -54,21 +54,27 @@ class Errors(Case):
                     await call()
                 except kind as e:
                     print(type(e).__name__, e)
-            try:
-                mcp_servers["nope"]
-            except KeyError as e:
-                print(e)
+            for name in ("nope", "broken", 3):
+                try:
+                    mcp_servers[name]
+                except KeyError as e:
+                    print(e)
             """
         )
         self.assertEqual(
             ended.stdout,
             "UnknownToolError fs has no tool 'read_fil'; nearest: read_file\n"
             + "ToolArgumentError no argument 'pth'; did you mean path? read_file(path: str)\n" * 2
-            + "UnknownServerError no server 'nope'\n" * 2
-            + "UnknownServerError no server is named 'nope' in this run; there are: Web-Fetch, fs\n"
-            "no server is named 'nope' in this run; there are: Web-Fetch, fs\n",
+            + "UnknownServerError no server 'nope'\n" * 3
+            + "no server 'nope'\n"
+            + 'server "broken" is turned off: field "env.T" needs the variable T, which is not set\n'
+            + "no server 3\n",
             ended,
         )
+
+    def test_an_unknown_server_without_a_host_to_ask(self):
+        ended = run("try:\n    mcp_servers['nope']\nexcept KeyError as e:\n    print(e)", servers=["fs"])
+        self.assertEqual(ended.stdout, "no server is named 'nope' in this run; there are: fs\n", ended)
 
     def test_every_kind_of_the_contract(self):
         kinds = """MCPError UnknownServerError UnknownToolError ToolArgumentError PolicyError TimeoutError KeyError ValueError
