@@ -281,6 +281,11 @@ func (v *conversation) result(d verdict, after runtime.Usage) Result {
 		Value:     v.value, Notes: v.notes,
 	}
 	r.Status, r.Error, r.ExitCode = v.conclude(d, oom)
+	if r.Status == StatusTimeout {
+		if awaited := v.calls.awaited(); awaited != "" {
+			r.Error.Message += "; it was waiting for " + awaited
+		}
+	}
 	if oom > 0 && r.Status != StatusOOM {
 		r.Notes = append(r.Notes, fmt.Sprintf("the kernel killed %d process(es) of this run: %s exceeded", oom, memory(v.profile.Limits)))
 	}

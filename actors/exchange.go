@@ -260,13 +260,37 @@ func (x *exchange) show(c InnerCall) {
 func (x *exchange) report(r *Receipt) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	left := slices.SortedFunc(maps.Values(x.open), func(a, b *inner) int { return a.since.Compare(b.since) })
+	left := x.left()
 	r.Calls = slices.Clone(x.shown)
 	for _, in := range left[:min(len(left), receiptCalls-len(r.Calls))] {
 		r.Calls = append(r.Calls, in.shown("cancelled"))
 	}
 	r.CallCount, r.KeptOut = x.count, x.keptOut
 	r.Plan = planOf(r.Calls)
+}
+
+// left is the calls without an answer, the oldest first.
+func (x *exchange) left() []*inner {
+	return slices.SortedFunc(maps.Values(x.open), func(a, b *inner) int { return a.since.Compare(b.since) })
+}
+
+// awaited names the call that the code has waited for longest; it is "" when for none.
+func (x *exchange) awaited() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	left := slices.DeleteFunc(x.left(), func(in *inner) bool { return in.gone })
+	if len(left) == 0 {
+		return ""
+	}
+	c := left[0].shown("")
+	text := fmt.Sprintf("%s for %.1f s", c.Tool, c.MS/1000)
+	if c.Server != "" {
+		text = fmt.Sprintf("server %q, tool %q, for %.1f s", c.Server, c.Tool, c.MS/1000)
+	}
+	if len(left) > 1 {
+		text += fmt.Sprintf(", and for %d more", len(left)-1)
+	}
+	return text
 }
 
 // shown is what the receipt says of a call that no bridge has told about.

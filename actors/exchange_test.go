@@ -122,6 +122,40 @@ func TestInnerCalls(t *testing.T) {
 	})
 }
 
+func TestC21TimeoutOfARunTellsWhatItWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		br := &testBridge{call: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, InnerCall, error) {
+			<-ctx.Done()
+			return nil, InnerCall{}, ctx.Err()
+		}}
+		b := start(t, &fake.Runtime{Run: func(g *fake.Guest) {
+			id, _ := g.Ask(guest.VerbCall, map[string]string{"server": "given-up", "tool": "never"})
+			_ = g.Forget(id)
+			time.Sleep(100 * time.Millisecond)
+			for range map[string]int{"one": 1, "two": 2}[g.Code] {
+				_, _ = g.Ask(guest.VerbCall, map[string]string{"server": "up", "tool": "never"})
+				time.Sleep(time.Second)
+			}
+			g.Hang()
+		}}, func(c *Config) { c.Bridge = br })
+		defer b.close()
+		for code, words := range map[string]string{
+			"one": `; it was waiting for server "up", tool "never", for 4.9 s`,
+			"two": `; it was waiting for server "up", tool "never", for 4.9 s, and for 1 more`,
+		} {
+			r := b.runAs(Request{Code: code, Timeout: 5 * time.Second})
+			wantError(t, r, StatusTimeout, "Timeout", "5 s")
+			if !strings.HasSuffix(r.Error.Message, words) {
+				t.Errorf("%s: %s", code, r.Error.Message)
+			}
+		}
+		if r := b.runAs(Request{Code: "none", Timeout: 5 * time.Second}); strings.Contains(r.Error.Message, "waiting") {
+			t.Error(r.Error.Message)
+		}
+	})
+}
+
 func TestNoBridge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
