@@ -30,6 +30,7 @@ const indexIdle = 3 * time.Second
 type clientTerms struct {
 	instances int           // connections; more than one means that each is given one call at a time
 	idle      time.Duration // after which unused connections end
+	index     time.Duration // the same where they only served to read the list of tools
 	startMax  time.Duration // a try to connect is given up
 	listMax   time.Duration // reading the tools of a server that runs
 }
@@ -52,6 +53,8 @@ type clientActor struct {
 	held    map[uint64]*link
 	waiting []acquireConn
 	dialing int
+	wanted  bool   // a connection that is being made, by more than the reading of tools
+	try     uint64 // changes when tries are called off
 
 	fails     int
 	notBefore time.Time
@@ -117,10 +120,13 @@ func (a *clientActor) own() ofIncarnation { return ofIncarnation{gen: a.gen} }
 func (a *clientActor) start(c actor.Context) {
 	a.self, a.gen = c.Self(), a.srv.incarnation()
 	a.srv.heart.alive()
-	a.life, a.end = context.WithCancel(context.Background())
+	a.live()
 	a.held = map[uint64]*link{}
 	a.close(a.srv.all(false)) // what an incarnation before this one has left, killed already
 }
+
+// live begins a time for tries to connect.
+func (a *clientActor) live() { a.life, a.end = context.WithCancel(context.Background()) }
 
 // abandon leaves nothing running that nobody watches any more. It runs while the actor is being stopped or restarted, so
 // it must not fail.
@@ -147,6 +153,7 @@ func (a *clientActor) onAcquire(m acquireConn) {
 		}
 	}
 	a.waiting = append(a.waiting, m)
+	a.wanted = a.wanted || !m.index
 	a.dial()
 }
 
@@ -229,7 +236,7 @@ func (a *clientActor) watchIdle() {
 	if len(a.links) == 0 || len(a.held)+len(a.waiting) > 0 || a.stopping {
 		return
 	}
-	d := indexIdle
+	d := a.terms.index
 	for _, l := range a.links {
 		if l.used {
 			d = a.terms.idle
@@ -277,8 +284,15 @@ func (a *clientActor) close(conns []*upstream.Conn) {
 	}
 }
 
-// onRestart is an operator's wish.
+// onRestart is an operator's wish. A server that hangs while it starts begins anew too.
 func (a *clientActor) onRestart() {
+	if a.stopping {
+		return
+	}
+	a.end()
+	a.live()
+	a.try++
+	a.dialing = 0
 	a.closeLinks()
 	a.fails, a.notBefore, a.lastErr = 0, time.Time{}, nil
 	a.dial()

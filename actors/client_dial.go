@@ -18,11 +18,11 @@ func (a *clientActor) dial() {
 			return
 		}
 		a.dialing++
-		own, srv := a.own(), a.srv
+		own, srv, try := a.own(), a.srv, a.try
 		a.out.pipe(a.life, a.self, func(ctx context.Context) any {
 			conn, err := connect(ctx, srv, a.terms.startMax, first)
-			return dialedConn{ofIncarnation: own, conn: conn, err: err}
-		}, func(err error) any { return dialedConn{ofIncarnation: own, err: err} })
+			return dialedConn{ofIncarnation: own, try: try, conn: conn, err: err}
+		}, func(err error) any { return dialedConn{ofIncarnation: own, try: try, err: err} })
 	}
 }
 
@@ -48,7 +48,15 @@ func connect(ctx context.Context, srv *serverState, limit time.Duration, first b
 }
 
 func (a *clientActor) onDialed(m dialedConn) {
+	if m.try != a.try { // called off
+		if m.conn != nil {
+			a.close([]*upstream.Conn{m.conn})
+		}
+		return
+	}
 	a.dialing--
+	wanted := a.wanted
+	a.wanted = false
 	if m.err != nil {
 		a.failed(m.err, a.fails+1)
 		if len(a.links) == 0 && a.dialing == 0 {
@@ -56,7 +64,7 @@ func (a *clientActor) onDialed(m dialedConn) {
 		}
 		return
 	}
-	l := &link{conn: m.conn, since: time.Now()}
+	l := &link{conn: m.conn, since: time.Now(), used: wanted}
 	a.links = append(a.links, l)
 	a.lastErr = nil
 	observed(a.obs, ServerConnected{Server: a.srv.def.Name})

@@ -72,6 +72,7 @@ func (m ofIncarnation) incarnation() uint64 { return m.gen }
 // dialedConn is the end of one try to connect.
 type dialedConn struct {
 	ofIncarnation
+	try  uint64 // of the actor when it began
 	conn *upstream.Conn
 	err  error
 }
@@ -102,7 +103,7 @@ type (
 // stopClient ends a Client for good. Its serverState's ended closes when nothing is left.
 type stopClient struct{ late }
 
-// restartClient ends the connections, also those in use, and forgets failures: the next call connects anew.
+// restartClient ends the connections, also those in use or being made, and forgets failures: the next call connects anew.
 type restartClient struct{ late }
 
 // clientStopped is the end of stopClient's work.

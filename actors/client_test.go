@@ -120,6 +120,44 @@ func TestHubC06LateServerBecomesUsable(t *testing.T) {
 	}
 }
 
+func TestHubKeepsALateServerThatACallWanted(t *testing.T) {
+	t.Parallel()
+	b := newHubBed(t, map[string]entry{
+		"slow": fakeEntry(fakeup.Script{InitDelay: 500 * time.Millisecond}).with("startTimeout", "50ms"),
+	}, func(c *HubConfig) { c.Idle = 50 * time.Millisecond })
+	b.index = time.Hour // so that it tells which of the two times counts
+	_, _, err := b.open().call("slow", "echo", `{}`)
+	wantFault(t, err, guest.ErrTimeout, "50ms")
+	eventually(t, "it runs", func() bool { return b.statusOf("slow").Starts == 1 })
+	eventually(t, "it ends as one that was used", func() bool { return b.statusOf("slow").State == ClientIdle })
+}
+
+func TestHubRestartsAServerThatHangsWhileItStarts(t *testing.T) {
+	t.Parallel()
+	journal := filepath.Join(t.TempDir(), "journal")
+	b := newHubBed(t, map[string]entry{"up": fakeEntry(fakeup.Script{InitNever: true, Journal: journal})}, nil)
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := b.open().call("up", "echo", `{}`)
+		done <- err
+	}()
+	eventually(t, "it starts", func() bool { return strings.Contains(journalOf(journal), "initialize") })
+	var pid int
+	if _, err := fmt.Sscanf(journalOf(journal), "start %d", &pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Restart("up"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another one starts", func() bool { return strings.Count(journalOf(journal), "start ") == 2 })
+	eventually(t, "the first one ends", func() bool { return procStat(pid) == "" })
+	if st := b.statusOf("up"); st.State != ClientStarting || st.Waiting != 1 || st.Error != "" {
+		t.Errorf("%+v", st)
+	}
+	b.close()
+	wantFault(t, <-done, "", "stopped")
+}
+
 func TestHubC24ClosesWhileAServerStarts(t *testing.T) {
 	t.Parallel()
 	journal := filepath.Join(t.TempDir(), "journal")

@@ -39,6 +39,7 @@ type Hub struct {
 	seen     atomic.Pointer[view]
 	patience time.Duration       // searchPatience
 	more     time.Duration       // searchMore
+	index    time.Duration       // indexIdle
 	problems []config.Problem    // told in the log; for onCatalog alone
 	reading  *semaphore.Weighted // connections that are made only to read a list of tools
 
@@ -81,7 +82,7 @@ func NewHub(cfg HubConfig) (*Hub, error) {
 	cfg = cfg.withDefaults()
 	h := &Hub{
 		cfg: cfg, log: cfg.Log, reading: semaphore.NewWeighted(readAtOnce), guardian: &clientGuardian{log: cfg.Log},
-		patience: searchPatience, more: searchMore,
+		patience: searchPatience, more: searchMore, index: indexIdle,
 		clients: map[clientKey]*clientRef{}, fresh: map[clientKey]bool{},
 		reads: map[clientKey]chan struct{}{}, asked: map[clientKey]bool{},
 	}
@@ -235,7 +236,7 @@ func (h *Hub) spawn(def config.Server) *clientRef {
 		}))
 	}, h.listed)
 	terms := clientTerms{
-		instances: h.cfg.Instances, idle: h.cfg.Idle,
+		instances: h.cfg.Instances, idle: h.cfg.Idle, index: h.index,
 		startMax: max(startLate, 2*h.startTimeout(def)), listMax: h.startTimeout(def),
 	}
 	props := actor.PropsFromProducer(func() actor.Actor {

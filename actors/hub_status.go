@@ -36,7 +36,8 @@ func (h *Hub) status(def config.Server) (ClientStatus, bool) {
 	return ref.srv.snapshot(), true
 }
 
-// Restart ends a server's connections, also those in use, and forgets its failures. The next call connects anew.
+// Restart ends a server's connections, also those in use or being made, and forgets its failures. The next call connects
+// anew, as do those that wait.
 func (h *Hub) Restart(server string) error {
 	def, err := h.catalog.Snapshot().Resolve(server)
 	if err != nil {
