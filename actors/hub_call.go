@@ -60,7 +60,7 @@ func (r *hubRun) callTool(ctx context.Context, args json.RawMessage) (value json
 	}
 	defer l.release()
 	snap := r.renew(def)
-	tool, err := snap.ResolveTool(def.Name, a.Tool)
+	tool, err := snap.ResolveTool(def.Name, a.Tool, r.hub.show)
 	if err != nil {
 		return nil, call, r.toolError(def, err)
 	}

@@ -34,6 +34,16 @@ func TestHubPolicy(t *testing.T) {
 	}
 	_, _, err = r.ask(guest.VerbDocs, map[string]any{"server": "up", "tool": "crash"})
 	wantFault(t, err, guest.ErrDenied)
+	for _, name := range []string{"crsh", "wrte", "nothing-like-it"} { // suggestions tell of what is shown only
+		_, _, called := r.call("up", name, `{}`)
+		_, _, asked := r.ask(guest.VerbDocs, map[string]any{"server": "up", "tool": name})
+		for _, err := range []error{called, asked} {
+			wantFault(t, err, guest.ErrUnknownTool)
+			if s := err.Error(); strings.Contains(s, `"crash"`) || strings.Contains(s, `"write"`) || strings.Contains(s, " crash,") || strings.Contains(s, " write,") {
+				t.Error(s)
+			}
+		}
+	}
 	if servers, _ := r.Scope(); len(servers) != 1 {
 		t.Errorf("scope %v", servers)
 	}

@@ -92,10 +92,10 @@ func TestNamesAreExact(t *testing.T) {
 		callError(t, err, guest.ErrUnknownServer)
 	}
 	for _, name := range []string{"READ", "read\x00", " read", "rea\u0501"} {
-		_, err := s.ResolveTool("fs", name)
+		_, err := s.ResolveTool("fs", name, nil)
 		callError(t, err, guest.ErrUnknownTool)
 	}
-	if tool, err := s.ResolveTool("fs", "Read"); err != nil || tool.Name != "Read" {
+	if tool, err := s.ResolveTool("fs", "Read", nil); err != nil || tool.Name != "Read" {
 		t.Errorf("%v, %v", tool.Name, err)
 	}
 	_, err := s.Resolve("f")
@@ -121,7 +121,7 @@ func TestAllToolsOfALongList(t *testing.T) {
 	if docs[0].Doc == "" || docs[100].Doc != "" || docs[100].Signature == "" {
 		t.Error("the first are full, the last a summary")
 	}
-	if _, err := s.ResolveTool("many", "tool_100"); err != nil {
+	if _, err := s.ResolveTool("many", "tool_100", nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -154,7 +154,7 @@ func TestListChanges(t *testing.T) {
 	if got := toolNames(t, next, "up"); !slices.Equal(got, []string{"b", "c"}) {
 		t.Errorf("the next view: %v", got)
 	}
-	_, err := next.ResolveTool("up", "a")
+	_, err := next.ResolveTool("up", "a", nil)
 	callError(t, err, guest.ErrUnknownTool, "has no tool")
 	callError(t, next.CheckArguments("up", "c", json.RawMessage(`{"path":"x"}`)), guest.ErrArguments, "new", "async def c(*, new: str = ...)")
 	hits, err := next.Search("does a", 5, DetailSummary, nil)
@@ -176,7 +176,7 @@ func TestAliases(t *testing.T) {
 	c.SetTools(def("my-server"), listing("1", names...))
 	s := c.Snapshot()
 	for _, name := range names {
-		exact, err := s.ResolveTool("my-server", name)
+		exact, err := s.ResolveTool("my-server", name, nil)
 		if err != nil || exact.Name != name {
 			t.Errorf("%q by name: %v", name, err)
 		}
@@ -185,7 +185,7 @@ func TestAliases(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 			continue
 		}
-		if byAlias, err := s.ResolveTool("my_server", docs[0].ToolAlias); err != nil || byAlias.Name != name {
+		if byAlias, err := s.ResolveTool("my_server", docs[0].ToolAlias, nil); err != nil || byAlias.Name != name {
 			t.Errorf("%q by alias %q: %v", name, docs[0].ToolAlias, err)
 		}
 	}

@@ -82,7 +82,7 @@ func (s *Snapshot) Docs(serverName, toolName string, detail Detail, show Filter)
 	}
 	tools := e.tools.tools
 	if toolName != "" {
-		_, t, err := s.tool(serverName, toolName)
+		_, t, err := s.tool(serverName, toolName, show)
 		if err != nil {
 			return nil, err
 		}

@@ -147,16 +147,17 @@ func (s *Snapshot) With(latest *Snapshot, name string) *Snapshot {
 	return &next
 }
 
-// ResolveTool finds a tool by exact name or alias. The error is a *guest.CallError with the nearest names, or ErrUnlisted.
-func (s *Snapshot) ResolveTool(serverName, toolName string) (Tool, error) {
-	_, t, err := s.tool(serverName, toolName)
+// ResolveTool finds a tool by exact name or alias. The error is a *guest.CallError with the nearest names of those that show
+// lets be shown, or ErrUnlisted.
+func (s *Snapshot) ResolveTool(serverName, toolName string, show Filter) (Tool, error) {
+	_, t, err := s.tool(serverName, toolName, show)
 	if err != nil {
 		return Tool{}, err
 	}
 	return t.Tool, nil
 }
 
-func (s *Snapshot) tool(serverName, toolName string) (*server, *tool, error) {
+func (s *Snapshot) tool(serverName, toolName string, show Filter) (*server, *tool, error) {
 	e, err := s.resolve(serverName)
 	if err != nil {
 		return nil, nil, err
@@ -169,7 +170,9 @@ func (s *Snapshot) tool(serverName, toolName string) (*server, *tool, error) {
 	}
 	var names []string
 	for _, t := range e.tools.tools {
-		names = append(names, t.alias)
+		if show == nil || show(e.def, t.Tool) {
+			names = append(names, t.alias)
+		}
 	}
 	return nil, nil, &guest.CallError{
 		Type:    guest.ErrUnknownTool,
@@ -180,7 +183,7 @@ func (s *Snapshot) tool(serverName, toolName string) (*server, *tool, error) {
 // CheckArguments looks at args, a JSON object, before the server is called. The error is a *guest.CallError with every
 // fault and the signature, or that of ResolveTool.
 func (s *Snapshot) CheckArguments(serverName, toolName string, args json.RawMessage) error {
-	e, t, err := s.tool(serverName, toolName)
+	e, t, err := s.tool(serverName, toolName, nil)
 	if err != nil {
 		return err
 	}
