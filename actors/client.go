@@ -223,8 +223,9 @@ func (a *clientActor) serve() {
 	}
 }
 
-// refuse answers all that wait.
+// refuse answers all that wait. The status has the reason by then.
 func (a *clientActor) refuse(err error) {
+	a.publish()
 	for _, w := range a.waiting {
 		w.reply <- grantedConn{err: err}
 	}

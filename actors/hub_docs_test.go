@@ -166,5 +166,17 @@ func TestHubSearchSaysThatServersAreStillStarting(t *testing.T) {
 	b.patience, b.more = 50*time.Millisecond, 50*time.Millisecond
 	r := b.open()
 	_, _, err := r.ask(guest.VerbSearch, map[string]any{"query": "anything"})
-	wantFault(t, err, guest.ErrTimeout, "1 servers", "search again")
+	wantFault(t, err, guest.ErrTimeout, `"slow": it is still starting`, "search again")
+}
+
+func TestHubSearchThatFindsNothingNamesServersItCouldNotReach(t *testing.T) {
+	t.Parallel()
+	b := newHubBed(t, map[string]entry{"up": fakeEntry(fakeup.Script{}), "dead": {"command": "/nonexistent/server"}}, nil)
+	r := b.open()
+	_, _, err := r.ask(guest.VerbSearch, map[string]any{"query": "zebra"})
+	wantFault(t, err, "", "nothing was found", `"dead"`, "does not exist")
+	if found := r.must(guest.VerbSearch, map[string]any{"query": "echo"}); !strings.Contains(found, `"echo"`) {
+		t.Error(found)
+	}
+	want(t, "nothing to find where all is known", b.open("up").must(guest.VerbSearch, map[string]any{"query": "zebra"}), "[]")
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/thawpool/thawpool/actors/catalog"
 	"github.com/thawpool/thawpool/actors/catalog/config"
+	"github.com/thawpool/thawpool/actors/catalog/text"
 	"github.com/thawpool/thawpool/runtime/guest"
 )
 
@@ -45,10 +47,10 @@ func (r *hubRun) search(ctx context.Context, words string, limit int, detail cat
 	}
 	for again := false; ; again = true {
 		docs, err = r.learn(unknown).Search(words, limit, detail, r.hub.show)
-		if err != nil || len(docs) > 0 || len(reads) == 0 {
+		if err != nil || len(docs) > 0 {
 			return docs, err
 		}
-		if again {
+		if len(reads) == 0 || again {
 			break
 		}
 		reads = await(ctx, reads, r.hub.more)
@@ -56,8 +58,38 @@ func (r *hubRun) search(ctx context.Context, words string, limit int, detail cat
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return nil, &guest.CallError{Type: guest.ErrTimeout, Message: fmt.Sprintf(
-		"nothing was found so far, and %d servers whose tools were never read are still starting; search again in a moment", len(reads))}
+	missing := r.unknown()
+	if len(missing) == 0 {
+		return docs, nil
+	}
+	fault := &guest.CallError{Message: "nothing was found, but the tools of some servers are not known: " + r.hub.causes(missing)}
+	if len(reads) > 0 {
+		fault.Type = guest.ErrTimeout
+		fault.Message += "; search again in a moment"
+	}
+	return nil, fault
+}
+
+// maxCauses bounds the servers that one error names, and maxCause what it says of each, in bytes.
+const (
+	maxCauses = 10
+	maxCause  = 300
+)
+
+// causes says of each server why its tools are not known.
+func (h *Hub) causes(defs []config.Server) string {
+	var words []string
+	for _, def := range defs[:min(len(defs), maxCauses)] {
+		cause := "it is still starting"
+		if st, ok := h.status(def); ok && st.Error != "" {
+			cause = text.Line(st.Error, maxCause)
+		}
+		words = append(words, fmt.Sprintf("%q: %s", def.Name, cause))
+	}
+	if more := len(defs) - maxCauses; more > 0 {
+		words = append(words, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(words, "; ")
 }
 
 // firstAsked tells whether a search has not waited for one of these before.
