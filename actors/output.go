@@ -49,14 +49,15 @@ func (c *clip) text() string {
 		return valid(append(c.head[:len(c.head):len(c.head)], c.tail...))
 	}
 	tail := append(c.tail[c.at:len(c.tail):len(c.tail)], c.tail[:c.at]...)
-	head := c.head[:wholeEnd(c.head)]
+	head := c.head[:WholeEnd(c.head)]
 	tail = tail[wholeStart(tail):]
 	gone := c.total - int64(len(head)) - int64(len(tail))
 	return fmt.Sprintf("%s\n[... %d bytes cut ...]\n%s", valid(head), gone, valid(tail))
 }
 
-// wholeEnd is the length of p without a character at its end of which the rest is missing.
-func wholeEnd(p []byte) int {
+// WholeEnd is the length of p without a character at its end of which the rest is missing: what was cut to p is then still
+// UTF-8 if it was before.
+func WholeEnd(p []byte) int {
 	for i := len(p) - 1; i >= 0 && i >= len(p)-utf8.UTFMax; i-- {
 		if utf8.RuneStart(p[i]) {
 			if !utf8.FullRune(p[i:]) {

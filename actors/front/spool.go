@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/thawpool/thawpool/actors"
 )
 
 const (
@@ -56,7 +58,7 @@ func (s *Spool) Kept(id, stream string) (n int64, whole bool) {
 	return st.size, !st.cut
 }
 
-// Read gives what is kept of a call's stream.
+// Read gives what is kept of a call's stream, without a character that was cut in two.
 func (s *Spool) Read(id, stream string) (data []byte, ok bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,6 +73,9 @@ func (s *Spool) Read(id, stream string) (data []byte, ok bool, err error) {
 		if _, err := st.file.ReadAt(data[n:], 0); err != nil && !errors.Is(err, io.EOF) {
 			return nil, false, fmt.Errorf("read kept output: %w", err)
 		}
+	}
+	if st.cut {
+		data = data[:actors.WholeEnd(data)]
 	}
 	return data, true, nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/tiktoken-go/tokenizer"
@@ -337,5 +338,24 @@ func TestSpoolBounds(t *testing.T) {
 	now = now.Add(time.Hour)
 	if _, ok, _ := s.Read("x0", "stderr"); ok || s.used != 0 {
 		t.Errorf("after its time: %v, %d bytes used", ok, s.used)
+	}
+}
+
+func TestSpoolCutsNoCharacterInTwo(t *testing.T) {
+	s, err := NewSpool(t.TempDir(), 2*streamMax, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	r := s.Record("a")
+	r.Write(1, []byte("x"+strings.Repeat("ä", streamMax/2)))
+	r.Write(2, []byte("whole, and no text: \xc3"))
+	r.Keep()
+	data, ok, err := s.Read("a", "stdout")
+	if err != nil || !ok || len(data) != streamMax-1 || !utf8.Valid(data) {
+		t.Errorf("%d bytes, %v, %v", len(data), ok, err)
+	}
+	if data, _, _ := s.Read("a", "stderr"); !bytes.HasSuffix(data, []byte("\xc3")) {
+		t.Errorf("%q", data)
 	}
 }
