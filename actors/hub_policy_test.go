@@ -87,11 +87,11 @@ func TestHubBudget(t *testing.T) {
 	}))
 	r := b.open()
 	_, _, err := r.call("up", "big", `{"bytes":150000}`)
-	wantFault(t, err, guest.ErrDenied, "100000 bytes")
+	wantFault(t, err, guest.ErrDenied, "100000 bytes", "--run-bytes")
 	r.mustCall("up", "echo", `{}`)
 	r.mustCall("up", "echo", `{}`)
 	_, _, err = r.call("up", "echo", `{}`)
-	wantFault(t, err, guest.ErrDenied, "3 tool calls")
+	wantFault(t, err, guest.ErrDenied, "3 tool calls", "--run-calls")
 	for range 4 {
 		r.must(guest.VerbServers, nil)
 	}

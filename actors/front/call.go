@@ -64,8 +64,8 @@ func (s *session) startCall(env envelope, raw []byte, to reply) {
 			Message: fmt.Sprintf("Invalid request: id %s belongs to a request that is still running", env.ID)}), nil)
 		return
 	case busy:
-		s.log.Warn().Int("in_flight", s.f.cfg.MaxInFlight).Msg("call refused: too many at once")
-		to(encode(env.ID, s.f.toResult(s.busy(), ""), nil), nil)
+		s.log.Warn().Str("request", c.id).Int("in_flight", s.f.cfg.MaxInFlight).Msg("call refused: too many at once")
+		to(encode(env.ID, s.f.toResult(s.busy(c), ""), nil), nil)
 		return
 	case tooManyListens:
 		to(encode(env.ID, nil, &rpcError{Code: mcp.INVALID_REQUEST, Message: fmt.Sprintf(
@@ -176,14 +176,15 @@ func (s *session) endListens() {
 	}
 }
 
-func (s *session) busy() actors.Result {
-	return rejected("Busy", fmt.Sprintf("%d calls are running or waiting, the most this server takes in; "+
+func (s *session) busy(c *call) actors.Result {
+	return rejected(c.id, "Busy", fmt.Sprintf("%d calls are running or waiting, the most this server takes in; "+
 		"call again when some have been answered", s.f.cfg.MaxInFlight))
 }
 
 // rejected is the result of a call that never started.
-func rejected(kind, message string) actors.Result {
-	return actors.Result{Status: actors.StatusRejected, Error: &actors.RunError{Type: kind, Message: message}}
+func rejected(id, kind, message string) actors.Result {
+	return actors.Result{Status: actors.StatusRejected, Error: &actors.RunError{Type: kind, Message: message},
+		Receipt: actors.Receipt{RequestID: id}}
 }
 
 // runPython is the handler of the tool.
@@ -198,9 +199,7 @@ func (f *Front) runPython(ctx context.Context, req mcp.CallToolRequest) (*mcp.Ca
 		r.ID = f.requestID()
 	}
 	if err := f.arguments(args, &r); err != nil {
-		res := rejected("ArgumentError", err.Error())
-		res.Receipt.RequestID = r.ID
-		return f.toResult(res, ""), nil
+		return f.toResult(rejected(r.ID, "ArgumentError", err.Error()), ""), nil
 	}
 	var rec *Recorder
 	if f.cfg.Outputs != nil {

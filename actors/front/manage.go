@@ -104,8 +104,19 @@ func pick(raw json.RawMessage, tool string, into map[string]any, required string
 			return fmt.Errorf("%s is not an argument of %s", quote(name), tool)
 		}
 		if err := json.Unmarshal(v, place); err != nil {
-			return fmt.Errorf("%s must not be %s", name, kindOf(v))
+			return fmt.Errorf("%s must be %s", name, wanted(place))
 		}
 	}
 	return nil
+}
+
+// wanted names the JSON values that fit into place.
+func wanted(place any) string {
+	switch place.(type) {
+	case *string:
+		return "a string"
+	case *bool:
+		return "true or false"
+	}
+	return "a whole number"
 }

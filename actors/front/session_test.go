@@ -238,6 +238,9 @@ func TestBursts(t *testing.T) {
 					ok++
 				case strings.Contains(text(t, m), "[rejected] Busy: 20 calls"):
 					busy++
+					if d := match(map[string]any{"structuredContent": map[string]any{"receipt": map[string]any{"requestId": "~-"}}}, m["result"], ""); d != "" {
+						t.Error(d)
+					}
 				default:
 					t.Errorf("got %v", m)
 				}

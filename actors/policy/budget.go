@@ -55,7 +55,7 @@ func (b *Budget) Call(bytes int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.calls >= b.limits.Calls {
-		return fmt.Errorf("%w: %d tool calls", ErrBudget, b.limits.Calls)
+		return fmt.Errorf("%w: %d tool calls (--run-calls); do the rest in another run", ErrBudget, b.limits.Calls)
 	}
 	b.calls++
 	return b.take(bytes)
@@ -66,7 +66,7 @@ func (b *Budget) Verb(bytes int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.other >= b.limits.Other {
-		return fmt.Errorf("%w: %d calls to the host", ErrBudget, b.limits.Other)
+		return fmt.Errorf("%w: %d calls to the host; do the rest in another run", ErrBudget, b.limits.Other)
 	}
 	b.other++
 	return b.take(bytes)
@@ -82,7 +82,7 @@ func (b *Budget) Result(bytes int) error {
 // take is called with mu held.
 func (b *Budget) take(bytes int) error {
 	if int64(bytes) > b.limits.Bytes-b.bytes {
-		return fmt.Errorf("%w: %d bytes of arguments and results", ErrBudget, b.limits.Bytes)
+		return fmt.Errorf("%w: %d bytes of arguments and results (--run-bytes); ask for less, or do the rest in another run", ErrBudget, b.limits.Bytes)
 	}
 	b.bytes += int64(bytes)
 	return nil
