@@ -92,12 +92,11 @@ func (s *System) sweep(ctx context.Context) error {
 		p.reg.drain()
 		var all sync.WaitGroup
 		for _, b := range p.reg.all() {
-			sb := p.reg.sandbox(b)
-			if sb == nil {
+			if b.sandbox == nil {
 				continue // its boot is ending: the registry's context has
 			}
 			all.Go(func() {
-				if sb.Destroy(ctx) == nil {
+				if b.sandbox.Destroy(ctx) == nil {
 					p.reg.gone(b.slot)
 				}
 			})

@@ -12,8 +12,8 @@ import (
 // remove destroys a sandbox as soon as there is room for it among those being destroyed: at once when code may still run in
 // it.
 func (a *poolActor) remove(slot pool.Slot) {
-	b := a.profile.reg.box(slot)
-	if b == nil || b.sandbox == nil {
+	b, ok := a.profile.reg.box(slot)
+	if !ok || b.sandbox == nil {
 		return
 	}
 	urgent := b.running || a.profile.reg.isDraining()

@@ -90,7 +90,7 @@ var stateNames = map[pool.State]string{
 func (s *System) Sandboxes() []SandboxInfo {
 	var all []SandboxInfo
 	for name, p := range s.profiles {
-		for _, b := range p.reg.copies() {
+		for _, b := range p.reg.all() {
 			info := SandboxInfo{Profile: name, ID: b.id, State: stateNames[b.state], Since: b.since, Request: b.holder.request}
 			if b.sandbox != nil {
 				usage, err := b.sandbox.Usage()
@@ -98,17 +98,6 @@ func (s *System) Sandboxes() []SandboxInfo {
 			}
 			all = append(all, info)
 		}
-	}
-	return all
-}
-
-// copies is every box as it is now.
-func (r *registry) copies() []box {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := make([]box, 0, len(r.boxes))
-	for _, b := range r.boxes {
-		all = append(all, *b)
 	}
 	return all
 }

@@ -275,8 +275,8 @@ func (a *poolActor) onBootEnded(m bootEnded) {
 		a.apply(pool.BootFailed{Slot: m.slot, Cause: m.err, Final: final})
 		return
 	}
-	b := a.profile.reg.box(m.slot)
-	if b == nil || b.state != pool.Booting {
+	b, ok := a.profile.reg.box(m.slot)
+	if !ok || b.state != pool.Booting {
 		return
 	}
 	a.log.Debug().Str(keyEvent, "boot").Str(keySandbox, id).Float64(keyTookMS, ms(m.took)).Send()
@@ -288,11 +288,12 @@ func (a *poolActor) onBootEnded(m bootEnded) {
 
 // watch tells when the sandbox's first process has gone, so that one that dies in the pool is replaced before a call
 // meets it. It ends with that process, at the latest when the sandbox is destroyed.
-func (a *poolActor) watch(b *box) {
-	if b.watched {
+func (a *poolActor) watch(b box) {
+	twice := false
+	a.profile.reg.update(b.slot, func(b *box) { twice, b.watched = b.watched, true })
+	if twice {
 		return
 	}
-	b.watched = true
 	slot, done := b.slot, b.sandbox.Done()
 	a.out.pipeTo(context.Background(), a.profile.reg.actor, func(context.Context) any {
 		<-done
@@ -301,7 +302,7 @@ func (a *poolActor) watch(b *box) {
 }
 
 func (a *poolActor) onDied(m died) {
-	if b := a.profile.reg.box(m.slot); b != nil && b.state == pool.Ready {
+	if b, ok := a.profile.reg.box(m.slot); ok && b.state == pool.Ready {
 		a.log.Warn().Str(keyEvent, "lost").Str(keySandbox, b.id).Msg("a frozen sandbox died")
 		observed(a.profile.obs, SandboxLost{Profile: a.profile.name, Sandbox: b.id})
 		a.apply(pool.Lost{Slot: m.slot, Cause: runtime.ErrLost})

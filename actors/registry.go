@@ -119,10 +119,10 @@ func (r *registry) isDraining() bool {
 	return r.draining
 }
 
-func (r *registry) box(slot pool.Slot) *box {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.boxes[slot]
+// box is one box as it is now.
+func (r *registry) box(slot pool.Slot) (b box, ok bool) {
+	r.update(slot, func(now *box) { b, ok = *now, true })
+	return b, ok
 }
 
 func (r *registry) update(slot pool.Slot, change func(*box)) {
@@ -226,13 +226,13 @@ func (r *registry) disown(sessions map[pool.Waiter]address) {
 	r.waiters = slices.DeleteFunc(r.waiters, func(w waiting) bool { return sessions[w.key] == nil })
 }
 
-// all is every box, in no order.
-func (r *registry) all() []*box {
+// all is every box as it is now, in no order.
+func (r *registry) all() []box {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var all []*box
+	all := make([]box, 0, len(r.boxes))
 	for _, b := range r.boxes {
-		all = append(all, b)
+		all = append(all, *b)
 	}
 	return all
 }
@@ -300,10 +300,4 @@ func (r *registry) resize(size int) {
 	r.mu.Lock()
 	r.resized = &size
 	r.mu.Unlock()
-}
-
-func (r *registry) sandbox(b *box) runtime.Sandbox {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return b.sandbox
 }
