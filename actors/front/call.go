@@ -207,9 +207,8 @@ func (f *Front) runPython(ctx context.Context, req mcp.CallToolRequest) (*mcp.Ca
 		defer rec.Drop()
 		r.Output = rec.Write
 	}
-	stop := c.heartbeat(f.cfg.Heartbeat)
+	defer c.heartbeat(f.cfg.Heartbeat)()
 	res := f.cfg.Runner.Run(ctx, r)
-	stop()
 	if res.Receipt.RequestID == "" {
 		res.Receipt.RequestID = r.ID
 	}
