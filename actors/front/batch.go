@@ -37,7 +37,7 @@ func (s *session) receiveBatch(line []byte) {
 	default:
 		b := &batch{s: s, open: len(parts)}
 		for _, p := range parts {
-			s.receiveOne(p, true, b.answer)
+			s.receiveOne(p, b, b.answer)
 		}
 	}
 }
@@ -49,6 +49,14 @@ type batch struct {
 	open int // messages that have not answered
 	out  bytes.Buffer
 	free []func()
+}
+
+// full tells that no more answers are to be made for the batch, which keeps all of them until the last one is there. Those
+// of calls that run already still come on top, as they do outside of a batch.
+func (b *batch) full() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.out.Len() > roomBytes
 }
 
 func (b *batch) answer(line []byte, free func()) {

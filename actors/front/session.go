@@ -166,7 +166,7 @@ func (s *session) receive(line []byte) {
 		s.receiveBatch(line)
 		return
 	}
-	s.receiveOne(line, false, s.answer)
+	s.receiveOne(line, nil, s.answer)
 }
 
 // reply sends an answer away, or, with nil, says that there is none. free is called once the answer needs no memory.
@@ -182,8 +182,8 @@ func (s *session) answer(line []byte, free func()) {
 	s.w.send(line, free)
 }
 
-// receiveOne handles one message. to is called exactly once, maybe later.
-func (s *session) receiveOne(raw []byte, inBatch bool, to reply) {
+// receiveOne handles one message; in is nil outside of a batch. to is called exactly once, maybe later.
+func (s *session) receiveOne(raw []byte, in *batch, to reply) {
 	env, id, rerr := open(raw)
 	switch {
 	case rerr != nil:
@@ -193,8 +193,11 @@ func (s *session) receiveOne(raw []byte, inBatch bool, to reply) {
 	case len(env.ID) == 0:
 		s.notified(*env.Method, env.Params, raw)
 		to(nil, nil)
-	case inBatch && *env.Method == string(mcp.MethodInitialize):
+	case in != nil && *env.Method == string(mcp.MethodInitialize):
 		to(encode(id, nil, &rpcError{Code: mcp.INVALID_REQUEST, Message: "Invalid request: initialize cannot be part of a batch"}), nil)
+	case in != nil && in.full():
+		to(encode(id, nil, &rpcError{Code: mcp.INVALID_REQUEST, Message: fmt.Sprintf(
+			"Invalid request: the answers to this batch have more than %d MiB already; send this request by itself", roomBytes>>20)}), nil)
 	case *env.Method == string(mcp.MethodToolsCall), *env.Method == string(mcp.MethodSubscriptionsListen):
 		s.startCall(env, raw, to)
 	default:

@@ -283,6 +283,39 @@ func TestWholeOutput(t *testing.T) {
 	})
 }
 
+// A batch whose answers are long gets no more of them: what is left is answered with an error.
+func TestBatchIsBounded(t *testing.T) {
+	spool, err := NewSpool(t.TempDir(), streamMax, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer spool.Close()
+	cfg := config(&script{})
+	cfg.Outputs = spool
+	w := dial(t.Context(), t, cfg)
+	w.send(strings.Replace(hello, "2025-06-18", mcp.ProtocolVersion20250326, 1))
+	w.recv()
+	w.send(callLine("1", "flood 10000000"))
+	_, uri, _ := strings.Cut(text(t, w.recv()), "resource ")
+	read := `{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"` + uri + `"}}`
+	w.send("[" + strings.Repeat(read+",", 9) + read + "]")
+	var answers []struct {
+		Result json.RawMessage
+		Error  *rpcError
+	}
+	if err := json.Unmarshal([]byte(<-w.lines), &answers); err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range answers {
+		if refused := a.Error != nil && strings.Contains(a.Error.Message, "16 MiB already; send this request by itself"); refused != (i >= 2) {
+			t.Errorf("answer %d: %+v", i, a.Error)
+		}
+	}
+	if err := w.close(); err != nil || len(answers) != 10 {
+		t.Errorf("%d answers, %v", len(answers), err)
+	}
+}
+
 func TestSpoolBounds(t *testing.T) {
 	now := time.Unix(0, 0)
 	s, err := NewSpool(t.TempDir(), 1<<20, time.Minute)
