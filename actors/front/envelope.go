@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -12,12 +13,12 @@ import (
 
 // envelope is the outside of one JSON-RPC message. ID keeps its bytes: a number above 2^53 comes back as it came.
 type envelope struct {
-	JSONRPC string          `json:"jsonrpc"`
-	ID      json.RawMessage `json:"id"`
-	Method  *string         `json:"method"`
-	Params  json.RawMessage `json:"params"`
-	Result  json.RawMessage `json:"result"`
-	Error   json.RawMessage `json:"error"`
+	JSONRPC string
+	ID      json.RawMessage
+	Method  *string
+	Params  json.RawMessage
+	Result  json.RawMessage
+	Error   json.RawMessage
 }
 
 // rpcError is a JSON-RPC error on its way out.
@@ -37,18 +38,25 @@ func open(raw []byte) (env envelope, id json.RawMessage, rerr *rpcError) {
 	if c := raw[0]; c != '{' && json.Valid(raw) {
 		return env, nil, &rpcError{Code: mcp.INVALID_REQUEST, Message: "Invalid request: a message is one JSON object"}
 	}
-	err := json.Unmarshal(raw, &env)
+	var fields map[string]json.RawMessage // a struct would take names in any case
+	err := json.Unmarshal(raw, &fields)
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
 		return env, nil, &rpcError{Code: mcp.PARSE_ERROR,
 			Message: fmt.Sprintf("Parse error: %v at byte %d", syntax, syntax.Offset)}
 	}
+	env = envelope{ID: fields["id"], Params: fields["params"], Result: fields["result"], Error: fields["error"]}
 	if len(env.ID) > 0 && !validID(env.ID) {
 		return env, nil, &rpcError{Code: mcp.INVALID_REQUEST, Message: "Invalid request: id must be a string or an integer"}
 	}
-	var wrong *json.UnmarshalTypeError // the other fields were read all the same
-	if errors.As(err, &wrong) {
-		return env, env.ID, &rpcError{Code: mcp.INVALID_REQUEST, Message: "Invalid request: " + wrong.Field + " must be a string"}
+	if wrong, right := misspelt(fields); wrong != "" {
+		return env, env.ID, &rpcError{Code: mcp.INVALID_REQUEST,
+			Message: fmt.Sprintf("Invalid request: %s must be written %s", quote(wrong), right)}
+	}
+	for name, into := range map[string]any{"jsonrpc": &env.JSONRPC, "method": &env.Method} {
+		if v := fields[name]; v != nil && json.Unmarshal(v, into) != nil {
+			return env, env.ID, &rpcError{Code: mcp.INVALID_REQUEST, Message: "Invalid request: " + name + " must be a string"}
+		}
 	}
 	if env.JSONRPC != mcp.JSONRPC_VERSION {
 		return env, env.ID, &rpcError{Code: mcp.INVALID_REQUEST, Message: `Invalid request: jsonrpc must be "2.0"`}
@@ -62,13 +70,26 @@ func open(raw []byte) (env envelope, id json.RawMessage, rerr *rpcError) {
 	return env, env.ID, nil
 }
 
-// validID tells whether raw is a JSON string or number. MCP forbids null.
+// misspelt finds a name of the envelope that is written with other letter cases. Ours would be another message than that
+// of whoever takes such names, as mcp-go does.
+func misspelt(fields map[string]json.RawMessage) (wrong, right string) {
+	for name := range fields {
+		for _, known := range []string{"jsonrpc", "id", "method", "params", "result", "error"} {
+			if name != known && strings.EqualFold(name, known) {
+				return name, known
+			}
+		}
+	}
+	return "", ""
+}
+
+// validID tells whether raw is a JSON string or integer. MCP forbids null.
 func validID(raw []byte) bool {
 	if len(raw) == 0 {
 		return false
 	}
 	c := raw[0]
-	return (c == '"' || c == '-' || ('0' <= c && c <= '9')) && json.Valid(raw)
+	return json.Valid(raw) && (c == '"' || (c == '-' || '0' <= c && c <= '9') && !bytes.ContainsAny(raw, ".eE"))
 }
 
 // idKey makes equal ids equal as map keys: two spellings of one string are the same, "7" and 7 are not.
