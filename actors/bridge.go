@@ -15,12 +15,11 @@ type Bridge interface {
 	Open(ctx context.Context, req Request) (BridgeRun, error)
 }
 
-// BridgeRun is the bridge for one run. Close ends its calls and is called exactly once.
+// BridgeRun is the bridge for one run. It has no end of its own: the contexts of its calls end with the run.
 type BridgeRun interface {
 	// Scope is what the run frame carries.
 	Scope() (servers []guest.Server, saved []string)
 	// Call answers one call. ctx ends with the run or when the code cancels the call. The error's text is for the code;
 	// a *guest.CallError keeps its type. call is what the receipt shows; it is valid also with an error.
 	Call(ctx context.Context, verb string, args json.RawMessage) (value json.RawMessage, call InnerCall, err error)
-	Close()
 }

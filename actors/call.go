@@ -22,8 +22,6 @@ type call struct {
 	reply   chan Result // holds the one answer
 
 	answered atomic.Bool
-	claimed  atomic.Bool // somebody has taken on the closing of bridge
-	closed   atomic.Bool // bridge was closed
 	spawned  atomic.Bool // it has had a session
 	heart    heart       // of its session
 }
@@ -39,23 +37,6 @@ func (c *call) finish(r Result) {
 	}
 	c.reply <- r
 	c.logDone(r)
-}
-
-// claim takes on the closing of the call's bridge; only the first to ask does. Run gives up a call whose session never
-// came to its sandbox, and then closes; else whoever converses with the sandbox does, once its inner calls have ended.
-func (c *call) claim() bool { return c.claimed.CompareAndSwap(false, true) }
-
-// closeBridge closes the call's bridge, once. A bug in it is no reason to lose the call's answer.
-func (c *call) closeBridge() {
-	if c.bridge == nil || !c.closed.CompareAndSwap(false, true) {
-		return
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			logBug(c.log, bug(r))
-		}
-	}()
-	c.bridge.Close()
 }
 
 // logDone writes the one line of a finished call.

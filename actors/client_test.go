@@ -58,7 +58,6 @@ func TestHubC26OneSharedProcess(t *testing.T) {
 					t.Errorf("no %s in %s", want, raw)
 				}
 			}
-			r.Close()
 		})
 	}
 	wg.Wait()

@@ -79,7 +79,6 @@ func (v *conversation) run(ctx context.Context) any {
 		return boxDead{slot: v.slot, cause: err}
 	}
 	if err != nil {
-		defer v.call.closeBridge()
 		v.call.finish(v.result(verdict{stop: stopOf(err)}, runtime.Usage{}))
 		v.profile.letGo(v.outside, release{slot: v.slot, running: true})
 		return settled{}
@@ -88,7 +87,6 @@ func (v *conversation) run(ctx context.Context) any {
 	if d.unseen {
 		return boxDead{slot: v.slot, cause: errUnseen}
 	}
-	v.call.closeBridge()
 	return settled{}
 }
 

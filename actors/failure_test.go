@@ -266,7 +266,7 @@ func TestDeadSandboxes(t *testing.T) {
 			want(t, "sandbox", r.Receipt.Sandbox, rt.Booted()[1])
 			synctest.Wait()
 			want(t, "hits", b.stats().Hits, 1)
-			want(t, "bridge", br.counts(), "opened 1, closed 1")
+			want(t, "bridge", br.counts(), "opened 1, 0 calls under way")
 		})
 	})
 	t.Run("found after the thaw", func(t *testing.T) {
@@ -283,7 +283,7 @@ func TestDeadSandboxes(t *testing.T) {
 			want(t, "sandbox", r.Receipt.Sandbox, rt.Booted()[1])
 			synctest.Wait()
 			want(t, "lost", b.stats().Lost, 1)
-			want(t, "bridge", br.counts(), "opened 1, closed 1")
+			want(t, "bridge", br.counts(), "opened 1, 0 calls under way")
 		})
 	})
 	t.Run("all of them", func(t *testing.T) {
@@ -296,7 +296,7 @@ func TestDeadSandboxes(t *testing.T) {
 			time.Sleep(time.Minute)
 			wantError(t, b.run("x"), StatusRejected, "lost")
 			synctest.Wait()
-			want(t, "bridge", br.counts(), "opened 1, closed 1")
+			want(t, "bridge", br.counts(), "opened 1, 0 calls under way")
 		})
 	})
 }
@@ -491,7 +491,7 @@ func TestALostCallIsAnswered(t *testing.T) {
 		want(t, "first", (<-first).Status, StatusSuccess)
 		wantError(t, <-lost, StatusKilled, "internal failure")
 		synctest.Wait()
-		want(t, "bridge", br.counts(), "opened 2, closed 2")
+		want(t, "bridge", br.counts(), "opened 2, 0 calls under way")
 	})
 }
 

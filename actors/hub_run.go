@@ -96,9 +96,6 @@ func (r *hubRun) Scope() (servers []guest.Server, saved []string) {
 	return servers, saved
 }
 
-// Close implements BridgeRun. The contexts of the run's calls have ended by then, and nothing else is held.
-func (r *hubRun) Close() {}
-
 func (r *hubRun) snapshot() *catalog.Snapshot {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -85,7 +85,6 @@ func (refusing) Open(context.Context, Request) (BridgeRun, error) { return refus
 type refusingRun struct{}
 
 func (refusingRun) Scope() ([]guest.Server, []string) { return nil, nil }
-func (refusingRun) Close()                            {}
 func (refusingRun) Call(context.Context, string, json.RawMessage) (json.RawMessage, InnerCall, error) {
 	return nil, InnerCall{}, errors.New("no")
 }

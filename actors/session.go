@@ -70,11 +70,6 @@ func (s *sessionActor) onLeased(c actor.Context, m leased) {
 		c.Stop(s.self)
 		return
 	}
-	if !s.call.claim() && s.end == nil { // Run has given up and closes the bridge itself
-		s.profile.letGo(s.out, release{slot: m.slot})
-		c.Stop(s.self)
-		return
-	}
 	s.call.log.Debug().Str(keyEvent, "lease").Str(keySandbox, m.sandbox.ID()).Str(keyPool, string(m.how)).
 		Float64(keyQueueMS, ms(time.Since(s.call.req.Queued))).Send()
 	if f := s.call.req.Follow; f != nil {
@@ -140,13 +135,4 @@ func (s *sessionActor) onStopping() {
 		s.send(forgo{key: s.call.key})
 		s.call.finish(ended(errStopped))
 	}
-	if s.end != nil && !s.talking { // a sandbox died under it and no other came
-		s.closeBridge()
-	}
-}
-
-func (s *sessionActor) closeBridge() {
-	c := s.call
-	s.out.pipe(context.Background(), s.self, func(context.Context) any { c.closeBridge(); return nil },
-		func(err error) any { logBug(c.log, err); return nil })
 }

@@ -121,11 +121,7 @@ func (s *System) Run(ctx context.Context, req Request) Result {
 		return <-c.reply
 	}
 	s.out.root.Send(s.supervisor, runCall{call: c})
-	r := s.wait(ctx, c)
-	if c.claim() { // it never came to a sandbox
-		c.closeBridge()
-	}
-	return r
+	return s.wait(ctx, c)
 }
 
 // admit makes a call of a request, or says what is wrong with it.

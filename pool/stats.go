@@ -2,7 +2,7 @@ package pool
 
 import "time"
 
-// Counts only ever grow.
+// Counts grow, but for those of a call that lost the sandbox it was handed: it counts again with the next one.
 type Counts struct {
 	Hits, Waits, Colds, Rejected int64 // calls by what they got
 	Boots, BootFailures          int64 // boots begun, and those that failed
