@@ -19,12 +19,6 @@ import (
 // to ask for the user's environment.
 const literalKey = "literal"
 
-// added is the content of the file that Save writes.
-type added struct {
-	Comment string                    `json:"comment"`
-	Servers map[string]map[string]any `json:"mcpServers"`
-}
-
 // Save keeps s in path, a file of thawpool's own that Sources.Added names, mode 0600. An entry of that name is replaced.
 // What came from a config file is kept as it stood there, variables and all; no file of the user is ever written.
 func Save(ctx context.Context, path string, s Server) error {
@@ -43,20 +37,13 @@ func Save(ctx context.Context, path string, s Server) error {
 }
 
 func save(path string, s Server) error {
-	all := added{Servers: map[string]map[string]any{}}
-	raw, err := read(path)
-	if err == nil {
-		err = json.Unmarshal(raw, &all)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	all, servers := map[string]any{}, map[string]any{}
+	if err := keep(path, all, servers); err != nil {
 		return fmt.Errorf("save server %q: %s: %w; mend or remove the file", s.Name, path, err)
 	}
-	all.Comment = "servers added by thawpool"
-	if all.Servers == nil {
-		all.Servers = map[string]map[string]any{}
-	}
-	all.Servers[s.Name] = s.definition()
-	raw, err = json.MarshalIndent(all, "", "  ")
+	all["comment"], all["mcpServers"] = "servers added by thawpool", servers
+	servers[s.Name] = s.definition()
+	raw, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
 		return fmt.Errorf("save server %q: %w", s.Name, err)
 	}
@@ -64,6 +51,28 @@ func save(path string, s Server) error {
 		return fmt.Errorf("save server %q: %w", s.Name, err)
 	}
 	return nil
+}
+
+// keep reads what is in the file, its servers apart, to be written back as it is.
+func keep(path string, all, servers map[string]any) error {
+	raw, err := read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var whole, inner map[string]json.RawMessage
+	if err == nil {
+		err = json.Unmarshal(raw, &whole)
+	}
+	if err == nil && whole["mcpServers"] != nil {
+		err = json.Unmarshal(whole["mcpServers"], &inner)
+	}
+	for name, v := range whole {
+		all[name] = v
+	}
+	for name, v := range inner {
+		servers[name] = v
+	}
+	return err
 }
 
 // definition is an entry that reads back as s.

@@ -58,6 +58,18 @@ func TestSavedServersReadBack(t *testing.T) {
 			t.Errorf("%s has another hash when read back", want.Name)
 		}
 	}
+	kept := `{"own": [9007199254740993, 1.50], "mcpServers": {"old": {"url": "http://x", "retries": 9007199254740993}}}`
+	if err := os.WriteFile(h.src.Added, []byte(kept), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Save(t.Context(), h.src.Added, stdio); err != nil {
+		t.Error(err)
+	}
+	raw, err = os.ReadFile(h.src.Added)
+	if s := strings.Join(strings.Fields(string(raw)), ""); err != nil || !strings.Contains(s, `"own":[9007199254740993,1.50]`) ||
+		!strings.Contains(s, `"retries":9007199254740993`) || !strings.Contains(s, `"made":`) {
+		t.Errorf("what stood in the file has changed: %s, %v", raw, err)
+	}
 	if err := os.WriteFile(h.src.Added, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
