@@ -152,6 +152,31 @@ except mcp.PolicyError as e:
 	}
 }
 
+// TestArgumentsAsDeepAsFramesMayBe finds that the deepest arguments that the guest sends are just taken, and that what is
+// deeper is the code's own error.
+func TestArgumentsAsDeepAsFramesMayBe(t *testing.T) {
+	t.Parallel()
+	r := startRunner(t)
+	code := `
+v, sent = 0, 0
+while sent < 5000:
+    try:
+        save_memory("k", v)
+    except mcp.ToolArgumentError as e:
+        print(e)
+        break
+    v, sent = [v], sent + 1
+`
+	deepest := 0
+	stdout, done, _ := r.run(t, Run{Code: code}, func(f *Frame) (json.RawMessage, *CallError) {
+		deepest = max(deepest, Depth(f.Args)+1)
+		return json.RawMessage(`{"version":1}`), nil
+	})
+	if deepest != DepthMax || !bytes.Contains(stdout, []byte("nested too deeply")) {
+		t.Errorf("frames were %d deep at most; then %s %+v", deepest, stdout, done)
+	}
+}
+
 // TestRunnerLetsTheHostBeSlow stops reading until the sandbox cannot write any more, and then finds everything there.
 func TestRunnerLetsTheHostBeSlow(t *testing.T) {
 	t.Parallel()

@@ -1,17 +1,40 @@
 """Arguments to JSON. What JSON has no form for gets the one that a server most likely expects, or a clear refusal."""
 
+import re
 from json import dumps  # the code may replace what is in the module
 
 from . import errors
 
+DEPTH_MAX = 255  # of arguments; the host takes frames one deeper
+_PAIRS = bytes.maketrans(b"[]{}", b"()()")
+_REST = bytes(set(range(256)) - set(b'[]{}"'))
+_QUOTED = re.compile(b'"[^"]*"')
+
 
 def encode(value):
     try:
-        return dumps(value, default=_default, allow_nan=False, separators=(",", ":"))
+        text = dumps(value, default=_default, allow_nan=False, separators=(",", ":"))
     except RecursionError:
-        raise errors.ToolArgumentError("the arguments are nested too deeply for JSON") from None
+        text = None
     except (TypeError, ValueError) as e:
         raise errors.ToolArgumentError("the arguments cannot be sent as JSON: %s" % e) from None
+    if text is None or _deeper(text, DEPTH_MAX):
+        raise errors.ToolArgumentError("the arguments are nested too deeply: lists and dicts can be sent %d deep" % DEPTH_MAX)
+    return text
+
+
+def _deeper(text, most):
+    """Whether arrays and objects in JSON of ASCII nest deeper than most. Megabytes of it are normal, so no loop goes over
+    them: strings are taken out first, then the innermost pairs again and again."""
+    if text.count("[") + text.count("{") <= most:
+        return False
+    marks = text.replace("\\\\", "").replace('\\"', "").encode().translate(_PAIRS, _REST)
+    marks = _QUOTED.sub(b"", marks.replace(b'""', b""))
+    for _ in range(most):
+        if not marks:
+            return False
+        marks = marks.replace(b"()", b"")
+    return bool(marks)
 
 
 def _default(value):

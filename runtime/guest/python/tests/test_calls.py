@@ -126,6 +126,7 @@ class Calls(Case):
             ("object()", "builtins.object has no JSON form"),
             ("loop", "ircular"),
             ("deep", "too deeply"),
+            ("deep[0]", "too deeply"),
             ("'x' * (17 << 20)", "at most 16777216 can be sent"),
         ):
             with self.subTest(value=value):
@@ -135,6 +136,22 @@ class Calls(Case):
                 )
                 self.assertIn(told, ended.error["message"])
                 self.assertEqual(ended.calls, [])
+
+    def test_arguments_nested_as_deep_as_the_host_takes_them(self):
+        self.call(
+            """\
+            import json
+            v = 0
+            for n in range(253):
+                v = [v] if n % 2 else {'a"[[[\\\\': v}
+            print(await mcp_fs.echo(a=v, b=['[{"' * 999, [[], {}]]) is not None)
+            try:
+                await mcp_fs.echo(a=[v])
+            except mcp.ToolArgumentError as e:
+                print("too deeply" in str(e))
+            """,
+            "True\nTrue\n",
+        )
 
     def test_wrong_ways_to_give_arguments(self):
         for args in ("1", "{}, {}", "{'a': 1}, a=2"):

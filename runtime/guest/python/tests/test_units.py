@@ -7,7 +7,7 @@ import types
 import unittest
 from unittest import mock
 
-from mcp import _results
+from mcp import _encode, _results
 from thawpool_runner import execute, output, report
 
 
@@ -60,10 +60,36 @@ class Reports(unittest.TestCase):
             deep = {"a": [deep]}
         self.assertTrue(report._depth_over(deep, 1000))
         self.assertFalse(report._depth_over([[[]]] * 10**6, 1000))
+
     def test_a_value_that_holds_itself_is_shown(self):
         loop = [1]
         loop.append(loop)
         self.assertEqual(report.value(loop, 100), ("[1, [...]]", None))
+
+
+class Nesting(unittest.TestCase):
+    def test_nesting_of_json_is_what_a_parser_finds(self):
+        random = __import__("random").Random(1)
+
+        def value(depth):
+            kind = random.randrange(4) if depth else 3
+            if kind < 2:
+                return [value(depth - 1) for _ in range(random.randrange(4))]
+            if kind < 3:
+                return {text(): value(depth - 1) for _ in range(random.randrange(4))}
+            return text()
+
+        def text():
+            return "".join(random.choices('[]{}"\\\n,:aé', k=random.randrange(8)))
+
+        def depth(v):
+            inner = v.values() if isinstance(v, dict) else v if isinstance(v, list) else None
+            return 0 if inner is None else 1 + max(map(depth, inner), default=0)
+
+        for _ in range(2000):
+            v = value(6)
+            most = random.randrange(7)
+            self.assertEqual(_encode._deeper(json.dumps(v, separators=(",", ":")), most), depth(v) > most, v)
 
 
 class Reseed(unittest.TestCase):
