@@ -24,6 +24,10 @@ def _saving(key, value, metadata):
 def _key(key):
     if not isinstance(key, str):
         raise errors.ToolArgumentError("a memory's key is a str, not a %s" % type(key).__name__)
+    try:
+        key.encode()
+    except UnicodeEncodeError:  # the host would take one lone surrogate for another
+        raise errors.ToolArgumentError("a memory's key is text, and %r holds half a character" % key) from None
     return key
 
 

@@ -172,6 +172,13 @@ class Memories(Case):
             "True True\n<class 'dict'>\n",
         )
 
+    def test_keys_that_are_no_text(self):
+        for key, told in (("1", "not a int"), ("'\\ud800'", "half a character")):
+            for call in ("save_memory(%s, 1)", "load_memory(%s)", "delete_memory(%s)", "await save_memory(%s, 1)"):
+                ended = run(call % key, handlers=self.host.handlers)
+                self.assertEqual(ended.error["type"], "ToolArgumentError")
+                self.assertIn(told, ended.error["message"])
+
     def test_update(self):
         self.call(
             """\
