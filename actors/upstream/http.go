@@ -73,7 +73,7 @@ func newWeb(cfg *Config) *web {
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	first := via[0]
 	if req.URL.Scheme != first.URL.Scheme || req.URL.Host != first.URL.Host {
-		return &fault{ErrRefused, fmt.Sprintf("it redirects to another host, %s; if that is right, put that address into the server's url", req.URL.Host)}
+		return &fault{ErrRefused, fmt.Sprintf("it redirects to another address, %s://%s; if that is right, put that into the server's url", req.URL.Scheme, req.URL.Host)}
 	}
 	if len(via) > maxRedirects {
 		return &fault{ErrRefused, "it redirects in a circle"}

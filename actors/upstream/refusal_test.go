@@ -70,7 +70,7 @@ func TestNoCredentialsToAnotherHost(t *testing.T) {
 		c := dial(t, httpConfig(url))
 		p.set(func() { p.answer = refusing(status, "Location", other.URL+"/steal", "") })
 		_, err := call(t, c, "t", `{}`)
-		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "another host") || strings.Contains(err.Error(), token) {
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "another address, "+other.URL+";") || strings.Contains(err.Error(), token) {
 			t.Errorf("%d: %v", status, err)
 		}
 	}
@@ -122,5 +122,20 @@ func TestDialErrorsOfHTTP(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), token) || !strings.Contains(err.Error(), `"far"`) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Where only the scheme differs, naming the host would name what the definition has.
+func TestRedirectToAnotherSchemeIsToldWhole(t *testing.T) {
+	t.Parallel()
+	p, url := newPeer(t)
+	secure := "https" + strings.TrimPrefix(url, "http")
+	p.answer = func(w http.ResponseWriter, r *http.Request, _ json.RawMessage, _ string) bool {
+		http.Redirect(w, r, secure, http.StatusPermanentRedirect)
+		return true
+	}
+	_, err := Dial(t.Context(), httpConfig(url))
+	if origin := secure[:strings.LastIndex(secure, "/")]; !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "another address, "+origin+";") {
+		t.Errorf("%v", err)
 	}
 }
