@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/thawpool/thawpool/actors/catalog/config"
+	"github.com/thawpool/thawpool/actors/upstream"
 )
 
 // delim joins nested keys of a file: "pool: {size: 4}" is the same as "pool-size: 4".
@@ -110,7 +111,7 @@ func envLayer(opts []option) (l layer, unknown []string) {
 	k := koanf.New(delim)
 	_ = k.Load(env.Provider(delim, env.Opt{Prefix: envPrefix, TransformFunc: func(name, value string) (string, any) { // never fails
 		o, ok := byEnv[name]
-		if !ok && name != configEnv && name != config.EnvDepth {
+		if !ok && !slices.Contains([]string{configEnv, config.EnvDepth, upstream.MarkVariable}, name) {
 			unknown = append(unknown, name)
 		}
 		if !ok || value == "" {
