@@ -20,6 +20,7 @@ import (
 	"gopkg.in/natefinch/lumberjack.v2"
 
 	"github.com/thawpool/thawpool/actors"
+	"github.com/thawpool/thawpool/actors/catalog/text"
 )
 
 const (
@@ -173,10 +174,10 @@ func (l *Log) line(req actors.Request, res *actors.Result, t *trail) Line {
 		ExitCode: res.ExitCode, Sandbox: p.Sandbox, Pool: p.Pool, QueueMS: p.QueueMS, ThawMS: p.ThawMS, RunMS: p.RunMS,
 		CPUMS: p.CPUMS, PeakBytes: p.PeakBytes, Stdout: res.StdoutBytes, Stderr: res.StderrBytes}
 	for _, s := range req.Servers {
-		line.Servers = append(line.Servers, clip(s))
+		line.Servers = append(line.Servers, text.Head(s, nameBytes))
 	}
 	if res.Error != nil {
-		line.Error = clip(res.Error.Type)
+		line.Error = text.Head(res.Error.Type, nameBytes)
 	}
 	if l.cfg.Code {
 		line.Code = &req.Code
@@ -214,11 +215,4 @@ func (l *Log) write(line Line) {
 func hash(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
-}
-
-func clip(s string) string {
-	if len(s) > nameBytes {
-		return strings.ToValidUTF8(s[:nameBytes], "") + "…"
-	}
-	return s
 }

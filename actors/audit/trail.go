@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/thawpool/thawpool/actors"
+	"github.com/thawpool/thawpool/actors/catalog/text"
 	"github.com/thawpool/thawpool/pool"
 )
 
@@ -36,11 +37,11 @@ func (t *trail) Inner(ctx context.Context, verb string, args json.RawMessage) (c
 	if at >= innerMost || t.read {
 		return ctx, nil
 	}
-	t.inner = append(t.inner, Inner{Tool: clip(verb), ArgsSHA256: sum, BytesIn: len(args), Outcome: "cancelled"}) // should it not end
+	t.inner = append(t.inner, Inner{Tool: text.Head(verb, nameBytes), ArgsSHA256: sum, BytesIn: len(args), Outcome: "cancelled"}) // should it not end
 	return ctx, func(c actors.InnerCall) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.inner[at] = Inner{Server: clip(c.Server), Tool: clip(c.Tool), ArgsSHA256: sum, MS: c.MS, BytesIn: c.BytesIn, BytesOut: c.BytesOut, Outcome: c.Outcome}
+		t.inner[at] = Inner{Server: text.Head(c.Server, nameBytes), Tool: text.Head(c.Tool, nameBytes), ArgsSHA256: sum, MS: c.MS, BytesIn: c.BytesIn, BytesOut: c.BytesOut, Outcome: c.Outcome}
 	}
 }
 

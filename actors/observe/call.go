@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/thawpool/thawpool/actors"
+	"github.com/thawpool/thawpool/actors/catalog/text"
 	"github.com/thawpool/thawpool/pool"
 )
 
@@ -160,8 +161,5 @@ func tail(s string) string {
 
 // clip is the begin of s, in memory of its own.
 func clip(s string, most int) string {
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return strings.Clone(s)
+	return strings.Clone(text.Head(s, most))
 }

@@ -3,7 +3,6 @@ package tracing
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -12,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/thawpool/thawpool/actors"
+	"github.com/thawpool/thawpool/actors/catalog/text"
 	"github.com/thawpool/thawpool/pool"
 )
 
@@ -76,7 +76,7 @@ func finish(span trace.Span, res *actors.Result) {
 		attribute.String("thawpool.sandbox", p.Sandbox), attribute.Float64("thawpool.cpu_ms", p.CPUMS),
 		attribute.Int64("thawpool.peak_memory_bytes", p.PeakBytes), attribute.Int("thawpool.inner_calls", p.CallCount))
 	if res.Error != nil {
-		span.SetAttributes(attribute.String("error.type", clip(res.Error.Type)))
+		span.SetAttributes(attribute.String("error.type", text.Head(res.Error.Type, nameBytes)))
 	}
 	if res.Status != actors.StatusSuccess {
 		span.SetStatus(codes.Error, string(res.Status))
@@ -99,12 +99,12 @@ func (follower) Thawed(string) {}
 
 // Inner implements actors.Follower. The context carries the span, which HTTP upstreams are told of.
 func (f follower) Inner(ctx context.Context, verb string, args json.RawMessage) (context.Context, func(actors.InnerCall)) {
-	ctx, span := f.tracer.Start(trace.ContextWithSpan(ctx, f.parent), clip(verb), trace.WithSpanKind(trace.SpanKindClient),
+	ctx, span := f.tracer.Start(trace.ContextWithSpan(ctx, f.parent), text.Head(verb, nameBytes), trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(attribute.Int("thawpool.bytes_in", len(args))))
 	return ctx, func(c actors.InnerCall) {
 		if c.Server != "" {
-			span.SetName(clip(c.Server) + "." + clip(c.Tool))
-			span.SetAttributes(attribute.String("thawpool.server", clip(c.Server)), attribute.String("thawpool.tool", clip(c.Tool)))
+			span.SetName(text.Head(c.Server, nameBytes) + "." + text.Head(c.Tool, nameBytes))
+			span.SetAttributes(attribute.String("thawpool.server", text.Head(c.Server, nameBytes)), attribute.String("thawpool.tool", text.Head(c.Tool, nameBytes)))
 		}
 		span.SetAttributes(attribute.Int("thawpool.bytes_out", c.BytesOut), attribute.String("thawpool.outcome", c.Outcome))
 		if c.Outcome != "ok" && c.Outcome != "planned" {
@@ -112,11 +112,4 @@ func (f follower) Inner(ctx context.Context, verb string, args json.RawMessage) 
 		}
 		span.End()
 	}
-}
-
-func clip(s string) string {
-	if len(s) > nameBytes {
-		return strings.ToValidUTF8(s[:nameBytes], "") + "…"
-	}
-	return s
 }

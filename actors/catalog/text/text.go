@@ -58,6 +58,15 @@ func plain(s string) bool {
 	return true
 }
 
+// Head is s as it is, of a long one at most limit bytes and an ellipsis.
+func Head(s string, limit int) string {
+	s, cut := bound(s, limit)
+	if cut {
+		s += "…"
+	}
+	return s
+}
+
 // bound cuts s at a rune's start.
 func bound(s string, limit int) (string, bool) {
 	if len(s) <= limit {
