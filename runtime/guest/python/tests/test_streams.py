@@ -94,6 +94,42 @@ class Capture(Case):
     def test_replaced_stdout_is_flushed(self):
         self.good('import sys, os\nsys.stdout = os.fdopen(os.dup(1), "w")\nprint("kept")', "kept\n")
 
+    def test_replaced_stdout_that_knows_little(self):
+        """A Tee without closed, whose methods use globals; __del__ methods print after it has gone."""
+        ended = self.good(
+            CODE("""\
+                import sys
+                suffix = "!"
+                class Tee:
+                    def __init__(self, *files): self.files = files
+                    def write(self, text):
+                        for f in self.files: f.write(text.replace("\\n", suffix + "\\n"))
+                    def flush(self):
+                        for f in self.files: f.flush(); suffix.upper()
+                class Last:
+                    def __del__(self): print("last")
+                last = Last()
+                sys.stdout, sys.stderr = Tee(sys.stdout, open("log", "w")), Tee(sys.stderr)
+                print("hi")
+                """),
+            "hi!\nlast\n",
+        )
+        self.assertEqual(ended.stderr, "")
+
+    def test_detached_and_deleted_streams(self):
+        self.good('import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.detach(), encoding="utf-8")\nprint("é")', "é\n")
+        self.good("import sys\nprint(1)\ndel sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__", "1\n")
+
+    def test_a_stream_that_cannot_be_written_out_is_told(self):
+        code = 'import os, sys\nsys.%s.write("lost")\nos.dup2(os.open("/dev/full", os.O_WRONLY), %d)'
+        ended = run(code % ("stdout", 1))
+        self.assertEqual((ended.code, ended.error), (120, None), ended)
+        self.assertEqual(ended.stderr, "thawpool: sys.stdout could not be written out: OSError: [Errno 28] No space left on device\n")
+        self.assertEqual(run(code % ("stderr", 2)).code, 120)
+        ended = run("import sys\nclass Tee:\n    def write(self, text): pass\nsys.stdout = Tee()")
+        self.assertEqual(ended.code, 120)
+        self.assertIn("AttributeError: 'Tee' object has no attribute 'flush'", ended.stderr)
+
     def test_file_left_open_is_written_out(self):
         self.good('f = open("/proc/self/fd/1", "w")\nf.write("buffered")', "buffered")
 

@@ -111,7 +111,7 @@ def perform(link, run):
     if os.getpid() != pid:
         leave_fork(ended)
     if not link.send(done(ended)) and ended.error:
-        sys.stderr.write(ended.error.get("traceback") or "")
+        tell(ended.error.get("traceback") or "")
     finish(ended, link)
 
 
@@ -136,28 +136,40 @@ def done(ended):
     return dumps({"t": "done", "value": ended.value, "error": ended.error, "notes": ended.notes}, separators=(",", ":"))
 
 
+def tell(text):
+    """Writes to stderr, where the code has left one that works."""
+    try:
+        sys.stderr.write(text)
+    except BaseException:
+        pass
+
+
 def leave_fork(ended):
     """The code forked and let the copy run to its end here. It is not the run: it only ends like a script."""
     if ended.error:
-        sys.stderr.write(ended.error.get("traceback") or "")
+        tell(ended.error.get("traceback") or "")
     finish(ended)
 
 
 def finish(ended, link=None):
-    """What the interpreter does at its end, in its order, short of taking itself down. With the last line on the channel
-    the parent need not wait until the kernel has taken this process apart."""
+    """What the interpreter does at its end, in its order, short of destroying modules and itself. With the last line on
+    the channel the parent need not wait until the kernel has taken this process apart."""
     code = ended.code
     try:
         threading._shutdown()  # waits for the threads that are not daemons
-    except BaseException:
-        sys.__excepthook__(*sys.exc_info())
+    except BaseException as e:
+        tell(report.error(e, ended.file)["traceback"])
     try:
         atexit._run_exitfuncs()
     except BaseException:
         pass  # it has printed what failed; until 3.9 it raises the last of it as well
-    drop(ended.space)
-    if not flush():
+    failed = flush()
+    if failed:
         code = code or 120  # as the interpreter
+    sys.stdout, sys.stderr = getattr(sys, "__stdout__", None), getattr(sys, "__stderr__", None)
+    tell("".join("thawpool: %s could not be written out: %s\n" % each for each in failed))
+    drop(ended.space)
+    flush()  # what the last destructors printed
     linux.flush_c_streams()
     code &= 0xFF
     if link is not None:
@@ -166,20 +178,26 @@ def finish(ended, link=None):
 
 
 def drop(space):
-    """Lets go of the code's globals, so that files are written out and __del__ methods run as at a script's end."""
+    """Lets go of the code's globals, so that files are written out and __del__ methods run as at a script's end. What else
+    holds an object, an imported module or a cycle of references, keeps it: its __del__ does not run."""
     for private in (True, False):
         for name in list(space):
-            if name != "__builtins__" and str(name).startswith("_") == private:
+            if type(name) is str and name != "__builtins__" and name.startswith("_") == private:
                 space[name] = None
 
 
 def flush():
-    """Whether both streams could be written out."""
-    good = True
-    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+    """Writes the streams out, whatever the code has put in their place; gives (name, error) of each that failed."""
+    failed = []
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name, None)
         try:
-            if stream is not None and not stream.closed:
-                stream.flush()
+            closed = stream is None or bool(stream.closed)
         except BaseException:
-            good = False
-    return good
+            closed = False  # something of the code's own, which need not know
+        try:
+            if not closed:
+                stream.flush()
+        except BaseException as e:
+            failed.append(("sys." + name, "%s: %s" % (report.type_name(e), report.message(e))))
+    return failed
