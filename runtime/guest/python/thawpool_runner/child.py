@@ -31,6 +31,7 @@ from . import execute, forking, linux, report
 
 DRY_FILE = "/dry/main.py"
 WORKSPACE = os.environ.get("THAWPOOL_WORKSPACE", "/workspace")
+MAIN_FILE = os.path.join(WORKSPACE, "main.py")
 
 
 def main(fd, preloads):
@@ -42,6 +43,7 @@ def main(fd, preloads):
     sys.stderr = sys.__stderr__ = writer(2, "<stderr>")
     forking.install()
     preload(preloads)
+    make_main()
     serve(fd)
 
 
@@ -117,19 +119,32 @@ def perform(link, run):
 
 def settle(code):
     """Puts the code where a script would be. Without a workspace (outside a sandbox) it has only its name."""
-    file = os.path.join(WORKSPACE, "main.py")
-    sys.argv[:] = [file]
+    sys.argv[:] = [MAIN_FILE]
     sys.path[0:0] = [WORKSPACE]
     try:
         os.chdir(WORKSPACE)
-        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-        try:
-            os.write(fd, code.encode("utf-8", "surrogatepass"))
-        finally:
-            os.close(fd)
+        write_main(code)
     except OSError:
         pass
-    return file
+    return MAIN_FILE
+
+
+def make_main():
+    """Makes the code's file before the code is there. Were it made when the code starts, a module that the code writes within
+    the same tick of the kernel's clock would leave the directory's time as it is; import looks at that time, and would
+    not see the module."""
+    try:
+        write_main("")
+    except OSError:
+        pass  # as above
+
+
+def write_main(code):
+    fd = os.open(MAIN_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        os.write(fd, code.encode("utf-8", "surrogatepass"))
+    finally:
+        os.close(fd)
 
 
 def done(ended):
