@@ -1,9 +1,8 @@
 """Functions that an earlier run saved."""
 
-import linecache
 import types
 
-from . import _channel, errors
+from . import _channel, _lines, errors
 
 _loaded = {}
 
@@ -14,7 +13,7 @@ def load(name):
         return _loaded[name]
     saved = _channel.link().call("saved.load", {"name": name})
     code, file = saved["code"], "<saved tool %s>" % name
-    linecache.cache[file] = (len(code), None, code.splitlines(True), file)
+    _lines.keep(file, code)
     module = types.ModuleType("mcp.tools." + name, saved.get("description") or None)
     module.__file__ = file
     from . import _names

@@ -137,6 +137,12 @@ class Errors(Case):
         self.assertIn("line 4, in <module>", ended.traceback)
         self.assertIn("line 3, in f", ended.traceback)
 
+    def test_traceback_after_characters_that_end_no_line(self):
+        for text in "\x0b \x0c \x1c \x1d \x1e \x85 \u2028 \u2029 \r\n \r \n".split(" "):
+            with self.subTest(text=text):
+                ended = self.bad('x = """%s"""\n1 / 0\n' % text, "ZeroDivisionError")
+                self.assertIn("in <module>\n    1 / 0\n", ended.traceback)
+
     def test_traceback_of_a_trailing_expression(self):
         self.assertIn("line 2, in <module>", self.bad("x = 1\n1 / 0", "ZeroDivisionError").traceback)
 

@@ -252,6 +252,13 @@ class SavedTools(Case):
         self.call("from user_tools import tool\nprint(tool(2))", expected)
         self.call("import mcp.tools\nprint(mcp.tools.tool(2), dir(mcp.tools))", expected[:-1] + " ['tool']\n")
 
+    def test_source_with_characters_that_end_no_line(self):
+        self.call("PAGE = '\x0c\u2028'\ndef f():\n    return '\x0c\x1c'\n\n\nprint(save_tool(f)[:5])", "Saved\n")
+        self.assertEqual(self.host.saved["f"]["code"], "def f():\n    return '\x0c\x1c'\n")
+        self.host.saved["f"]["code"] = "x = '\x0c'\ndef f(): return 1 / 0\n"
+        ended = self.bad("f()", "ZeroDivisionError", handlers=self.host.handlers, saved=["f"])
+        self.assertIn("line 2, in f\n    def f(): return 1 / 0", ended.traceback)
+
     def test_async_and_mcp_names(self):
         self.call(
             """\

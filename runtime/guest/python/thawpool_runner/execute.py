@@ -10,11 +10,12 @@ import ast
 import asyncio
 import functools
 import inspect
-import linecache
 import operator
 import random
 import sys
 import types
+
+from mcp import _lines
 
 from . import advice, forking, loops, notes, report
 
@@ -104,7 +105,7 @@ class Run:
     def _compile(self):
         """The code as one or two code objects: all but a trailing expression, and that expression."""
         source = self.source[1:] if self.source.startswith("\ufeff") else self.source
-        linecache.cache[self.file] = (len(source), None, source.splitlines(True), self.file)
+        _lines.keep(self.file, source)
         tree = compile(source, self.file, "exec", ast.PyCF_ONLY_AST | AWAIT, dont_inherit=True)
         if not tree.body or not isinstance(tree.body[-1], ast.Expr):
             return [compile(tree, self.file, "exec", AWAIT, dont_inherit=True)]
