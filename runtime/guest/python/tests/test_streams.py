@@ -181,6 +181,28 @@ class Hostile(Case):
                 self.assertIn("malformed line", ended.exit["reason"])
                 self.assertEqual(ended.status, 0, "the parent itself ended in order")
 
+    def test_a_forged_line_of_a_process_that_has_gone(self):
+        """The runner, which is stopped until then, finds the line and the end at once."""
+        ended = run(
+            CODE("""\
+                import os, signal
+                def until(state, pid):
+                    while open("/proc/%d/stat" % pid).read().rsplit(")")[-1].split()[0] != state:
+                        os.sched_yield()
+                runner, child = os.getppid(), os.getpid()
+                if os.fork() == 0:
+                    until("Z", child)
+                    os.kill(runner, signal.SIGCONT)
+                    os._exit(0)
+                os.kill(runner, signal.SIGSTOP)
+                until("T", runner)
+                os.write(200, b"x\\n")
+                os._exit(0)
+                """)
+        )
+        self.assertIn("malformed line", ended.exit["reason"])
+        self.assertEqual(ended.status, 0)
+
     def test_F13_a_line_without_end(self):
         ended = run(
             CODE("""\

@@ -282,7 +282,7 @@ class Parent:
     def _drop(self, what):
         """The code broke the channel's rules. That ends its run, and nothing else."""
         text = "thawpool: the run was ended because the code wrote %s to the runner's own channel\n" % what
-        os.kill(self.child, signal.SIGKILL)
+        self._kill()
         self._drain_outputs()
         self._send(('{"t":"out","fd":2,"d":%s}\n' % quote(text)).encode())
         self._exit('{"t":"exit","code":1,"reason":%s}\n' % quote(text.strip()))
@@ -291,8 +291,7 @@ class Parent:
         self.to_host += frame.encode()
         os.set_blocking(self.host_out, True)
         self._write_host()
-        if self.status is None:
-            os.kill(self.child, signal.SIGKILL)
+        if self._kill():
             os.waitpid(self.child, 0)
         os._exit(0)
 
@@ -303,6 +302,11 @@ class Parent:
         self._end(3)
 
     def _end(self, status=0):
+        self._kill()
+        os._exit(status)
+
+    def _kill(self):
+        """Kills the child unless it has been reaped: its number may be another process's by then. Tells whether it did."""
         if self.status is None:
             os.kill(self.child, signal.SIGKILL)
-        os._exit(status)
+        return self.status is None
