@@ -73,8 +73,9 @@ class Channel:
 
     # Calls -------------------------------------------------------------------------------------------------------
 
-    def call(self, verb, args, parse=loads):
-        """Asks the host and waits on this thread."""
+    def call(self, verb, args, parse=loads, timeout=None):
+        """Asks the host and waits on this thread, at most timeout seconds: then asyncio's TimeoutError, as asyncio.wait_for
+        gives it for call_async."""
         arrived = _thread.allocate_lock()
         arrived.acquire()
         got = []
@@ -84,8 +85,10 @@ class Channel:
             arrived.release()
 
         number = self._begin(verb, args, deliver)
+        limit = -1 if timeout is None else min(max(timeout, 0), _thread.TIMEOUT_MAX)
         try:
-            arrived.acquire()
+            if not arrived.acquire(timeout=limit):
+                raise asyncio.TimeoutError
         except BaseException:
             self._cancel(number)
             raise
@@ -188,7 +191,7 @@ class Channel:
 class Echo:
     """Stands in for a channel in the dry run: each call gets its arguments back, by the same code as far as that goes."""
 
-    def call(self, verb, args, parse=loads):
+    def call(self, verb, args, parse=loads, timeout=None):
         reply = '{"t":"reply","id":1,"value":{"content":[],"structuredContent":%s}}' % _encode.encode(args)
         return _answer(reply if _ID.match(reply.encode()) else None, parse)
 

@@ -99,9 +99,11 @@ class Tool:
         arguments, options, doubtful = _arguments(self, args, kwargs)
         if doubtful:
             self._settle(arguments, options, doubtful, _channel.link().call("tools.docs", self._docs(), _results.parse))
-        if options.get("timeout") is not None:
-            return asyncio.run(self._run(arguments, options, ()))
-        return self._result(_channel.link().call("tools.call", self._call(arguments), _results.parse), options)
+        limit = options.get("timeout")
+        try:
+            return self._result(_channel.link().call("tools.call", self._call(arguments), _results.parse, limit), options)
+        except asyncio.TimeoutError as e:
+            raise self._late(e, limit) from None
 
     async def _run(self, arguments, options, doubtful):
         link = _channel.link()
@@ -114,9 +116,13 @@ class Tool:
         try:
             return self._result(await asyncio.wait_for(call, limit), options)
         except asyncio.TimeoutError as e:
-            if isinstance(e, errors.MCPError):
-                raise
-            raise errors.TimeoutError("%s did not answer within %s s" % (self.__qualname__, limit)) from None
+            raise self._late(e, limit) from None
+
+    def _late(self, exc, limit):
+        """The error to raise for a TimeoutError: one that the host told is that already."""
+        if isinstance(exc, errors.MCPError):
+            return exc
+        return errors.TimeoutError("%s did not answer within %s s" % (self.__qualname__, limit))
 
     def _call(self, arguments):
         return {"server": self._server.name, "tool": self._name, "args": arguments}

@@ -240,6 +240,31 @@ class Calls(Case):
         )
         self.assertEqual(ended.cancelled, [1, 2, 3])
 
+    def test_timeout_of_one_call_that_waits_on_its_thread(self):
+        """Within a running loop too, and with times that a lock does not take."""
+        code = """\
+            import asyncio
+            from mcp import runtime
+            async def g():
+                f()
+            def f():
+                for use in (lambda: mcp_fs.slow.sync({}, timeout=0.01), lambda: runtime.call_tool_sync("fs", "slow", timeout=-1)):
+                    try:
+                        use()
+                    except mcp.TimeoutError as e:
+                        print(e)
+            %s
+            print(mcp_fs.read_file.sync({"path": "1"}, timeout=float("inf")))
+            """
+        for start in ("f()", "await g()", "await asyncio.to_thread(f)", "asyncio.run(g())"):
+            with self.subTest(start=start):
+                ended = self.call(
+                    code % start,
+                    "mcp_fs.slow did not answer within 0.01 s\nmcp_fs.slow did not answer within -1 s\nNone\n",
+                    handlers={"tools.call": held_back},
+                )
+                self.assertEqual(ended.cancelled, [1, 2])
+
     def test_gather_runs_in_parallel(self):
         """The host answers the first call only after the last has come."""
         held = []
