@@ -194,6 +194,41 @@ class Errors(Case):
                 ended = self.bad("class E(Exception):\n    def __str__(self):\n        %s\nraise E" % body, "E")
                 self.assertIn("str() of the exception failed", ended.error["message"])
 
+    def test_hostile_exceptions(self):
+        """Whatever the exception brings, there is a report of it, and no frame of the runner's in it."""
+        strange = (
+            "class S(str):\n    encode = __str__ = __len__ = __getitem__ = __format__ = lambda *a: 1 / 0\n"
+            "class I(int):\n    __and__ = __le__ = __ge__ = __eq__ = lambda *a: 1 / 0\n"
+            "class E(Exception):\n    def __init__(self, *a): self.__dict__.update(a[0] if a else {})\n"
+        )
+        for code, kind in (
+            ("raise ModuleNotFoundError('x', name=5)", "ModuleNotFoundError"),
+            ("raise ModuleNotFoundError('x', name='n' * 10**8)", "ModuleNotFoundError"),
+            ("class F(E): __bool__ = __len__ = lambda s: 1 / 0\ntry:\n    raise F\nexcept F as f:\n    raise E from f", "E"),
+            ("class F(FileNotFoundError): filename = property(lambda s: 1 / 0)\nraise F", "F"),
+            ("class F(OSError): errno = property(lambda s: 1 / 0)\nraise F", "F"),
+            ("class F(SystemExit): code = property(lambda s: 1 / 0)\nraise F('why')", "SystemExit"),
+            ("class F(E):\n    def __str__(self): return S('text')\nraise F", "F"),
+            ("F = type(S('F'), (E,), {})\nF.__name__ = S('F')\nraise F", "F"),
+            ("import sys\ndel sys.excepthook\n1 / 0", "ZeroDivisionError"),
+            ("import sys\ndel sys.__excepthook__\n1 / 0", "ZeroDivisionError"),
+        ):
+            with self.subTest(code=code):
+                ended = self.bad(strange + code, kind)
+                self.assertNotIn("thawpool", ended.error.get("traceback", ""))
+                self.assertLess(sum(map(len, ended.notes)), 3000)
+        ended = run(strange + "raise SystemExit(I(3))")
+        self.assertEqual((ended.code, ended.error["message"]), (3, "exit status 3"))
+        self.assertLess(len(run("raise type('x' * 10**8, (Exception,), {})").error["type"]), 1000)
+
+    def test_a_hostile_repr(self):
+        ended = self.good("class S(str):\n    encode = __str__ = lambda *a: 1 / 0\nclass A:\n    def __repr__(self): return S('text')\nA()")
+        self.assertEqual((ended.value, ended.notes), ("text", []))
+
+    def test_a_warning_that_cannot_be_shown(self):
+        ended = self.good("import warnings\nwarnings.showwarning = lambda *a: 1 / 0\nasync def f(): pass\nx = f()")
+        self.assertIn("write `await f(...)`", ended.notes[0])
+
     def test_huge_and_strange_messages(self):
         ended = self.bad("raise ValueError('x' * 10**8)", "ValueError")
         self.assertLess(len(ended.error["message"]), 9000)
@@ -234,6 +269,14 @@ class Errors(Case):
         ended = self.bad("import sys\nsys.excepthook = lambda *a: print('hook', a[0].__name__)\n1 / 0", "ZeroDivisionError")
         self.assertEqual(ended.stdout, "hook ZeroDivisionError\n")
 
+    def test_own_excepthook_sees_the_code_only(self):
+        ended = self.bad(
+            "import sys, traceback\nsys.excepthook = lambda t, e, tb: (traceback.print_tb(tb), traceback.print_exception(e))\n1 / 0",
+            "ZeroDivisionError",
+        )
+        self.assertEqual(ended.stderr.count("in <module>"), 2)
+        self.assertNotIn("thawpool", ended.stderr)
+
     def test_error_in_an_imported_module_shows_its_frames(self):
         ended = self.bad('open("m.py", "w").write("def f():\\n    1/0\\n")\nimport m\nm.f()', "ZeroDivisionError")
         self.assertIn("m.py", ended.traceback)
@@ -241,6 +284,31 @@ class Errors(Case):
     def test_compile_warnings_come_once(self):
         ended = self.good("x = 1\nif x is 1: pass\n'\\d'")
         self.assertEqual(ended.stderr.count("SyntaxWarning: "), 1 if sys.version_info < (3, 12) else 2, ended)
+
+
+class Watched(Case):
+    """A trace function that the code leaves set."""
+
+    WATCH = CODE("""\
+        import asyncio, atexit, sys
+        async def f(): return 1
+        seen = []
+        def watch(frame, event, arg):
+            if "thawpool_runner" in frame.f_code.co_filename:
+                seen.append(frame.f_code.co_qualname)
+                %s
+            return watch
+        atexit.register(lambda: print(seen))
+        """)
+
+    def test_the_runner_is_not_traced(self):
+        ends = {"1": None, "1 / 0": "ZeroDivisionError", "await f()": None, "await f()\n1 / 0": "ZeroDivisionError", "sys.exit(3)": "SystemExit"}
+        for end, kind in ends.items():
+            for body in ("pass", "raise ValueError('from the tracer')"):
+                with self.subTest(end=end, body=body):
+                    ended = run(self.WATCH % body + "sys.settrace(watch)\n" + end)
+                    self.assertEqual(ended.stdout, "[]\n", ended)
+                    self.assertEqual(ended.error and ended.error["type"], kind)
 
 
 class Sabotage(Case):

@@ -8,10 +8,11 @@ UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL)
 
 
 def advice(exc, message, source):
-    """Gives the texts for the exception that ended the code of this source."""
-    for text in _asyncio(exc, message), _syntax(exc, message, source), _outside(exc, message):
-        if text:
-            yield text
+    """The texts for the exception that ended the code of this source; none where it has attributes that fail."""
+    try:
+        return list(filter(None, (_asyncio(exc, message), _syntax(exc, message, source), _outside(exc, message))))
+    except BaseException:
+        return []
 
 
 def _asyncio(exc, message):
@@ -36,7 +37,7 @@ def _syntax(exc, message, source):
 def _outside(exc, message):
     if isinstance(exc, EOFError) and message == "EOF when reading a line":
         return "the code gets no input: write what it would ask for into the code"
-    if isinstance(exc, ModuleNotFoundError) and exc.name:
+    if isinstance(exc, ModuleNotFoundError) and isinstance(exc.name, str):
         return "%s is not in the image of this sandbox, which has no network to install it from" % exc.name.partition(".")[0]
     if isinstance(exc, FileNotFoundError) and exc.filename == "/bin/sh" and not os.path.exists("/bin/sh"):
         return "the image of this sandbox has no shell: do it in Python"
@@ -54,4 +55,4 @@ def _led_to(exc):
         if exc is None:
             return
         yield exc
-        exc = exc.__cause__ or exc.__context__
+        exc = exc.__context__ if exc.__cause__ is None else exc.__cause__  # no `or`: it asks the code's own __bool__

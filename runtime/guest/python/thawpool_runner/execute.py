@@ -71,20 +71,21 @@ class Run:
 
     def _run(self, space):
         parts = self._compile()
-        if any(code.co_flags & inspect.CO_COROUTINE for code in parts):
-            forking.with_await(True)
-            with loops.nested():
-                caught = asyncio.run(self._inside(parts, space))
-            if caught is not None:
-                raise caught
-            return
-        forking.with_await(False)
-        for code in parts:
-            self.result = eval(code, space)
-        if inspect.iscoroutine(self.result):
-            caught = asyncio.run(self._inside((), space))
-            if caught is not None:
-                raise caught
+        try:
+            if any(code.co_flags & inspect.CO_COROUTINE for code in parts):
+                forking.with_await(True)
+                with loops.nested():
+                    caught = asyncio.run(self._inside(parts, space))
+            else:
+                forking.with_await(False)
+                for code in parts:
+                    self.result = eval(code, space)
+                caught = asyncio.run(self._inside((), space)) if isinstance(self.result, types.CoroutineType) else None
+        finally:
+            sys.setprofile(None)  # what watched the code is not to see, or to end, what comes now
+            sys.settrace(None)
+        if caught is not None:
+            raise caught
 
     async def _inside(self, parts, space):
         """Runs the parts in a loop. An exception comes back as a value: the loop would log and wrap it."""
@@ -93,10 +94,13 @@ class Run:
                 self.result = eval(code, space)
                 if code.co_flags & inspect.CO_COROUTINE:
                     self.result = await self.result
-            if inspect.iscoroutine(self.result) or asyncio.isfuture(self.result):
+            if isinstance(self.result, types.CoroutineType) or asyncio.isfuture(self.result):
                 self.result = await self.result
         except BaseException as e:
             return e
+        finally:
+            sys.setprofile(None)  # as above; the loop's own end comes next
+            sys.settrace(None)
         left = sum(1 for t in asyncio.all_tasks() if t is not asyncio.current_task() and not t.done())
         if left:
             self.notes.add("%d asyncio task(s) still ran when the code ended and were cancelled: await them" % left)
@@ -118,10 +122,14 @@ class Run:
 
     def _exit(self, exc):
         """sys.exit, as the interpreter takes it."""
-        code = exc.code
+        try:
+            code = exc.code
+        except BaseException:
+            code = exc  # as the interpreter
         if code is None:
             return
-        if isinstance(code, int):
+        if issubclass(type(code), int):
+            code = int.__index__(code)  # a subclass could bring its own methods
             self.code = code & 0xFF if -(1 << 63) <= code < 1 << 63 else 0xFF
             text = "exit status %d" % self.code
         else:
@@ -140,8 +148,9 @@ class Run:
         self.error = report.error(exc, self.file)
         for text in advice.advice(exc, self.error["message"], self.source):
             self.notes.add(text)
-        if sys.excepthook is not sys.__excepthook__:
-            try:
+        try:
+            if sys.excepthook is not sys.__excepthook__:
+                exc.__traceback__ = report.from_code(exc.__traceback__, self.file)
                 sys.excepthook(type(exc), exc, exc.__traceback__)
-            except BaseException:
-                pass
+        except BaseException:
+            pass

@@ -5,6 +5,7 @@ import types
 import warnings
 
 NOTES_MAX = 20
+TEXT_MAX = 2000  # characters of one
 ITEMS_MAX = 1000  # of a container that is searched for coroutines
 NO_LINE = 1 << 20  # a stack level above all: the warning is about no line
 
@@ -18,7 +19,7 @@ class Notes:
 
     def add(self, text):
         if text and text not in self.texts and len(self.texts) < NOTES_MAX:
-            self.texts.append(text)
+            self.texts.append(text[:TEXT_MAX])
 
     def __enter__(self):
         self._plain = warnings._warn_unawaited_coroutine
@@ -47,6 +48,6 @@ class Notes:
         if type(obj) is types.CoroutineType and inspect.getcoroutinestate(obj) == inspect.CORO_CREATED:
             try:
                 self._unawaited(obj, NO_LINE)
-            except RuntimeWarning:
-                pass  # the code has made errors of warnings
+            except BaseException:
+                pass  # the code has made errors of warnings, or has a showwarning of its own that fails
             obj.close()

@@ -8,6 +8,7 @@ import traceback
 
 from . import HERE
 
+NAME_MAX = 500  # characters of a type's name
 MESSAGE_MAX = 8 << 10  # characters of an exception's own text
 TRACEBACK_MAX = 32 << 10  # characters; the head and the tail stay
 FRAMES_MAX = 100  # of each end of a stack; more only in code that raised the recursion limit
@@ -27,7 +28,7 @@ def cut_middle(text, limit):
 
 def type_name(exc):
     try:
-        return str(type.__dict__["__name__"].__get__(type(exc)))
+        return cut_middle(_printable(type.__dict__["__name__"].__get__(type(exc))), NAME_MAX)
     except BaseException:
         return "BaseException"
 
@@ -47,8 +48,7 @@ def value(obj, limit):
         return None, "value: " + _DEEP
     except BaseException as e:
         return None, "value: repr() of a %s failed: %s: %s" % (type_name(obj), type_name(e), message(e)[:500])
-    text = str(text)  # a subclass of str could bring its own methods
-    data = text.encode("utf-8", "backslashreplace")
+    data = str.encode(text, "utf-8", "backslashreplace")  # not text.encode: a subclass could bring its own methods
     if len(data) <= limit:
         return data.decode(), None
     mark = " ... [cut]"
@@ -116,7 +116,7 @@ def error(exc, file):
 def stack(exc, file):
     """The traceback as the interpreter shows it, without the runner's own frames."""
     try:
-        tb = _from_code(exc.__traceback__, file)
+        tb = from_code(exc.__traceback__, file)
         shown = traceback.TracebackException(type(exc), exc, _shorten(tb))
         _clean(shown, [CHAIN_MAX])
         if not shown.stack:
@@ -129,14 +129,14 @@ def stack(exc, file):
 
 
 def _printable(text):
-    return str(text).encode("utf-8", "backslashreplace").decode()
+    return str.encode(text, "utf-8", "backslashreplace").decode()  # as above
 
 
 def _chainless(shown):
     return not (shown.__cause__ or shown.__context__ or getattr(shown, "exceptions", None))
 
 
-def _from_code(tb, file):
+def from_code(tb, file):
     """The part of a traceback that begins in the code: what is above it called the code."""
     at = tb
     while at is not None and at.tb_frame.f_code.co_filename != file:
