@@ -7,15 +7,20 @@ import sys
 import textwrap
 import types
 
-from . import _known, errors
+from . import _known, _state, _tools, errors
 
 _CONSTANTS = (str, bytes, int, float, complex, bool, type(None), list, tuple, dict, set, frozenset)
+
+_NO_SOURCE = "the source of %s is not known: define it in the code itself"
 
 
 def of(thing, name=None):
     """(name, code, docstring) of a function, class or str of source."""
     if isinstance(thing, str):
         return _of_text(thing, name)
+    saved = _tools.saved_as(thing)
+    if saved:
+        raise errors.ToolArgumentError("%s is saved already; to change it, define it in the code itself" % saved)
     if not isinstance(thing, (types.FunctionType, type)):
         kind = type(thing).__name__
         raise errors.ToolArgumentError("save_tool takes a function, a class or a str of source, not a %s" % kind)
@@ -23,6 +28,8 @@ def of(thing, name=None):
         raise errors.ToolArgumentError("a function is saved under its own name %r; rename it, or give its source" % thing.__name__)
     if not thing.__name__.isidentifier():
         raise errors.ToolArgumentError("a lambda has no name to be saved under: write it as a def")
+    if thing.__module__ not in sys.modules:
+        raise errors.ToolArgumentError(_NO_SOURCE % thing.__name__)
     needs = _Needs(vars(sys.modules[thing.__module__]))
     needs.take(thing.__name__, thing)
     return thing.__name__, needs.code(), inspect.getdoc(thing)
@@ -55,7 +62,10 @@ class _Needs:
         if name in self.seen:
             return
         self.seen.add(name)
-        if isinstance(thing, types.ModuleType):
+        saved = _tools.saved_as(thing)
+        if saved is not None:
+            self._take_saved(name, saved)
+        elif isinstance(thing, types.ModuleType):
             alias = "" if thing.__name__ == name else " as " + name
             self.imports.append("import %s%s" % (thing.__name__, alias))
         elif isinstance(thing, (types.FunctionType, type)) and thing.__module__ == self.space.get("__name__"):
@@ -74,6 +84,13 @@ class _Needs:
                 % (name, type(thing).__name__)
             )
 
+    def _take_saved(self, name, saved):
+        """A saved tool is among the globals of any other, under its own name."""
+        if saved not in _state.saved:
+            raise errors.ToolArgumentError("the saved tool %s is not there any more: define it in the code itself" % saved)
+        if saved != name:
+            self.imports.append("from mcp.tools import %s as %s" % (saved, name))
+
     def _need(self, name, user):
         if name in _known.NAMES or name.startswith("mcp_") or name in self.seen:
             return
@@ -87,7 +104,7 @@ class _Needs:
         try:
             return textwrap.dedent(inspect.getsource(thing)).strip()
         except (OSError, TypeError):
-            raise errors.ToolArgumentError("the source of %s is not known: define it in the code itself" % name) from None
+            raise errors.ToolArgumentError(_NO_SOURCE % name) from None
 
 
 def _is_literal(thing):

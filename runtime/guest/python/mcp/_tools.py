@@ -52,3 +52,11 @@ class Saved:
 
     def __reduce__(self):
         return Saved, (self._name,)
+
+
+def saved_as(thing):
+    """The name of the saved tool that this is, None when it is none."""
+    if isinstance(thing, Saved):
+        return thing._name
+    module = getattr(thing, "__module__", None)  # not its own, where the saved name is one for something else
+    return next((n for n, loaded in _loaded.items() if loaded is thing and module == "mcp.tools." + n), None)

@@ -270,6 +270,32 @@ class SavedTools(Case):
         )
         self.call("print(await fetch('1'))", "('content of 1', 'content of 1', 1)\n", servers=SERVERS)
 
+    def test_a_saved_tool_that_uses_others(self):
+        self.call("def helper(): return 1\ndef other(): return 2\nsave_tool(helper); save_tool(other)")
+        self.call(
+            """\
+            from mcp.tools import other
+            from mcp.tools import helper as loaded
+            alias = helper
+            def g(): return helper(), alias(), other(), loaded()
+            save_tool(g)
+            """
+        )
+        self.assertNotIn("def helper", self.host.saved["g"]["code"])
+        self.call("print(g())", "(1, 1, 2, 1)\n")
+
+    def test_what_is_saved_already_or_no_longer(self):
+        self.call("def helper(): return 1\nsave_tool(helper)")
+        for code, told in (
+            ("save_tool(helper)", "helper is saved already"),
+            ("from mcp.tools import helper\nsave_tool(helper)", "helper is saved already"),
+            ("mcp.runtime.delete_tool('helper')\ndef g(): return helper()\nsave_tool(g)", "helper is not there any more"),
+            ("def g(): pass\ng.__module__ = 'gone'\nsave_tool(g)", "the source of g is not known"),
+        ):
+            with self.subTest(code=code):
+                ended = self.bad(code, "ToolArgumentError", handlers=self.host.handlers, saved=["helper"])
+                self.assertIn(told, ended.error["message"])
+
     def test_source_text(self):
         self.call("save_tool('def f(x):\\n    return x + 1\\n', name='f', description='adds')\nfrom mcp.tools import f\nprint(f(1))", "2\n")
         self.assertEqual(self.host.saved["f"]["description"], "adds")
