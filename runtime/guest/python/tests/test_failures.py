@@ -3,6 +3,7 @@
 import sys
 import textwrap
 
+from .fakes import Host
 from .harness import Case, run
 
 CODE = textwrap.dedent
@@ -93,8 +94,8 @@ class Await(Case):
 
 
 class Advice(Case):
-    def advised(self, text, code, kind):
-        self.assertIn(text, " ".join(self.bad(code, kind).notes), code)
+    def advised(self, text, code, kind, **options):
+        self.assertIn(text, " ".join(self.bad(code, kind, **options).notes), code)
 
     def test_what_a_sandbox_has_not(self):
         self.advised("nosuch is not in the image", "import nosuch.deep", "ModuleNotFoundError")
@@ -106,6 +107,10 @@ class Advice(Case):
             self.advised("no network", code % (first, "RuntimeError('cannot fetch')"), "RuntimeError")
             self.advised("no network", code % (first, "RuntimeError('cannot fetch') from e"), "RuntimeError")
         self.assertEqual(self.bad("raise ConnectionRefusedError(111, 'refused')", "ConnectionRefusedError").notes, [])
+
+    def test_a_result_where_asyncio_wants_a_coroutine(self):
+        for call in ("gather(save_memory('a', 1), save_memory('b', 2))", "create_task(load_memory('a'))"):
+            self.advised("asyncio.to_thread", "import asyncio\nawait asyncio.%s" % call, "TypeError", handlers=Host().handlers)
 
     def test_code_that_is_none(self):
         self.advised("Markdown fence", "```python\nprint(1)\n```", "SyntaxError")

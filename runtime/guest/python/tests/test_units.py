@@ -2,13 +2,14 @@
 
 import base64
 import json
+import os
 import sys
 import types
 import unittest
 from unittest import mock
 
 from mcp import _encode, _results
-from thawpool_runner import execute, output, report
+from thawpool_runner import advice, execute, notes, output, report
 
 
 class Utf8(unittest.TestCase):
@@ -90,6 +91,17 @@ class Nesting(unittest.TestCase):
             v = value(6)
             most = random.randrange(7)
             self.assertEqual(_encode._deeper(json.dumps(v, separators=(",", ":")), most), depth(v) > most, v)
+
+
+class Shell(unittest.TestCase):
+    def test_a_system_in_vain_is_told_of(self):
+        for status, shell, told in ((127 << 8, False, [advice.NO_SHELL]), (127 << 8, True, []), (0, False, [])):
+            with self.subTest(status=status, shell=shell), mock.patch("os.path.exists", lambda path: shell):
+                kept = notes.Notes()
+                with mock.patch("os.system", lambda command: status), kept:
+                    self.assertEqual(os.system("ls"), status)
+                self.assertEqual(kept.texts, told)
+        self.assertEqual(os.system.__module__, "posix")
 
 
 class Reseed(unittest.TestCase):

@@ -1,8 +1,12 @@
 """Advice on errors whose own text does not say what to do here, where there is no network, no shell and no keyboard."""
 
+import asyncio
 import errno
+import functools
 import os
 
+SHELL = "/bin/sh"
+NO_SHELL = "the image of this sandbox has no shell: do it in Python"
 CHAIN_MAX = 16  # of the exceptions that led to one another
 UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL)
 
@@ -21,8 +25,22 @@ def _asyncio(exc, message):
             return "the code has a top-level await, so it runs inside an event loop already: await the coroutine directly"
         if "no current event loop" in message or "no running event loop" in message:
             return "there is no event loop outside a running one: use top-level await, or asyncio.run(...)"
+    if isinstance(exc, TypeError) and ("awaitable is required" in message or "a coroutine was expected" in message or _gathering(exc)):
+        return (
+            "asyncio was given a result, not a coroutine: a call of a function that is not async is over when it returns, "
+            "also one of save_memory and its like without `await` right in front of it; asyncio.to_thread(function, ...) "
+            "makes such a call awaitable"
+        )
     if isinstance(exc, (TypeError, AttributeError)) and "'coroutine' object" in message:
         return "a call that returns a coroutine was used without await: write `await` in front of it"
+
+
+def _gathering(exc):
+    """Whether asyncio.gather itself failed: before it looks whether it can await something, it takes it as a dict's key."""
+    tb = exc.__traceback__
+    while tb.tb_next is not None:
+        tb = tb.tb_next
+    return tb.tb_frame.f_code is asyncio.gather.__code__
 
 
 def _syntax(exc, message, source):
@@ -39,8 +57,8 @@ def _outside(exc, message):
         return "the code gets no input: write what it would ask for into the code"
     if isinstance(exc, ModuleNotFoundError) and isinstance(exc.name, str):
         return "%s is not in the image of this sandbox, which has no network to install it from" % exc.name.partition(".")[0]
-    if isinstance(exc, FileNotFoundError) and exc.filename == "/bin/sh" and not os.path.exists("/bin/sh"):
-        return "the image of this sandbox has no shell: do it in Python"
+    if isinstance(exc, FileNotFoundError) and exc.filename == SHELL and not os.path.exists(SHELL):
+        return NO_SHELL
     if any(_unreachable(e) for e in _led_to(exc)):
         return "the sandbox has no network; what is beyond it is reached by the tools that the host offers, if it offers any"
 
@@ -56,3 +74,16 @@ def _led_to(exc):
             return
         yield exc
         exc = exc.__context__ if exc.__cause__ is None else exc.__cause__  # no `or`: it asks the code's own __bool__
+
+
+def told_of_no_shell(system, tell):
+    """os.system that tells what its result alone does not say."""
+
+    @functools.wraps(system)
+    def told(command):
+        status = system(command)
+        if status == 127 << 8 and not os.path.exists(SHELL):
+            tell(NO_SHELL)
+        return status
+
+    return told

@@ -1,8 +1,11 @@
 """What the reader of a result should know besides: above all coroutines that nobody awaited."""
 
 import inspect
+import os
 import types
 import warnings
+
+from . import advice
 
 NOTES_MAX = 20
 TEXT_MAX = 2000  # characters of one
@@ -11,7 +14,7 @@ NO_LINE = 1 << 20  # a stack level above all: the warning is about no line
 
 
 class Notes:
-    """Collects texts; as a context it also hears the interpreter's "never awaited" warnings."""
+    """Collects texts; as a context it also hears the interpreter's "never awaited" warnings, and of os.system in vain."""
 
     def __init__(self):
         self.texts = []
@@ -22,12 +25,13 @@ class Notes:
             self.texts.append(text[:TEXT_MAX])
 
     def __enter__(self):
-        self._plain = warnings._warn_unawaited_coroutine
+        self._plain = warnings._warn_unawaited_coroutine, os.system
         warnings._warn_unawaited_coroutine = self._unawaited
+        os.system = advice.told_of_no_shell(os.system, self.add)
         return self
 
     def __exit__(self, *_):
-        warnings._warn_unawaited_coroutine = self._plain
+        warnings._warn_unawaited_coroutine, os.system = self._plain
 
     def _unawaited(self, coro, level=2):
         """Warns as the interpreter does, which calls it from the code: called from here its own would name this file."""
