@@ -13,8 +13,8 @@ const GuestID = 65534
 // Workspace is the directory that sandboxed code starts in.
 const Workspace = "/workspace"
 
-// hostname is what every sandbox calls itself: nothing in it tells one from another, or the host.
-const hostname = "sandbox"
+// Hostname is what every sandbox calls itself: nothing in it tells one from another, or the host.
+const Hostname = "sandbox"
 
 // SpecConfig is all that an OCI spec of a sandbox depends on.
 type SpecConfig struct {
@@ -43,7 +43,7 @@ func NewSpec(c SpecConfig) *specs.Spec {
 	score := max(oomScoreAdj, c.Host.OOMScoreAdj)
 	return &specs.Spec{
 		Version:    specs.Version,
-		Hostname:   hostname,
+		Hostname:   Hostname,
 		Domainname: "(none)", // the kernel's own default: the UTS namespace is a copy of the daemon's
 		Root:       &specs.Root{Path: "rootfs", Readonly: true},
 		Process: &specs.Process{

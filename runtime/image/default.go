@@ -27,7 +27,7 @@ import (
 
 // recipe is the version of how the default image is put together. It must grow with every change to what goes into it,
 // but for what keyOf reads.
-const recipe = 2
+const recipe = 3
 
 // repository holds the names of the images that are made here. The top-level name is reserved for local use, so none of
 // them can be a registry's.

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/thawpool/thawpool/runtime"
 )
 
 // zoneinfo is the time zone database as the Go distribution carries it, in the public domain. It is here because
@@ -31,12 +33,12 @@ var sleepScript []byte
 // is a name for it: see libraryEntries.
 const libDir = "usr/lib"
 
-// etcFiles are the few files of /etc that the C library and Python read. The sandbox has no network: localhost is all
-// there is to resolve. Without /etc/localtime the zone is UTC.
+// etcFiles are the few files of /etc that the C library and Python read. The sandbox has no network: localhost, and its
+// own name for that, is all there is to resolve. Without /etc/localtime the zone is UTC.
 var etcFiles = map[string]string{
 	"etc/passwd":        "root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/workspace:/sbin/nologin\n",
 	"etc/group":         "root:x:0:\nnogroup:x:65534:\n",
-	"etc/hosts":         "127.0.0.1\tlocalhost\n::1\tlocalhost\n",
+	"etc/hosts":         "127.0.0.1\tlocalhost " + runtime.Hostname + "\n::1\tlocalhost\n",
 	"etc/resolv.conf":   "",
 	"etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 	"etc/os-release":    "ID=thawpool\nNAME=\"thawpool sandbox\"\nPRETTY_NAME=\"thawpool sandbox\"\n",
