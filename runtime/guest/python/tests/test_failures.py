@@ -99,6 +99,7 @@ class Advice(Case):
 
     def test_what_a_sandbox_has_not(self):
         self.advised("nosuch is not in the image", "import nosuch.deep", "ModuleNotFoundError")
+        self.assertEqual(self.bad("raise ModuleNotFoundError('x', name='')", "ModuleNotFoundError").notes, [])
         self.advised("gets no input", "input('name? ')", "EOFError")
 
     def test_no_network(self):

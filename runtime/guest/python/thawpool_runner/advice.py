@@ -55,7 +55,7 @@ def _syntax(exc, message, source):
 def _outside(exc, message):
     if isinstance(exc, EOFError) and message == "EOF when reading a line":
         return "the code gets no input: write what it would ask for into the code"
-    if isinstance(exc, ModuleNotFoundError) and isinstance(exc.name, str):
+    if isinstance(exc, ModuleNotFoundError) and isinstance(exc.name, str) and exc.name:
         return "%s is not in the image of this sandbox, which has no network to install it from" % exc.name.partition(".")[0]
     if isinstance(exc, FileNotFoundError) and exc.filename == SHELL and not os.path.exists(SHELL):
         return NO_SHELL
