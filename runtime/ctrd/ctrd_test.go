@@ -299,7 +299,7 @@ func TestPatience(t *testing.T) {
 	t.Parallel()
 	p := newShims(&session{cfg: Config{BootTimeout: 30 * time.Second}})
 	for _, step := range []struct{ took, want time.Duration }{
-		{time.Millisecond, shimPatience}, {shimPatience, 2 * shimPatience}, {2 * shimPatience, 30 * time.Second},
+		{time.Millisecond, shimPatience}, {shimPatience, 2 * shimPatience}, {2 * shimPatience, 4 * shimPatience}, {20 * time.Second, 30 * time.Second},
 		{8 * time.Second, 16 * time.Second}, {time.Second, shimPatience},
 	} {
 		if p.learn(step.took); p.patient() != step.want {
