@@ -113,6 +113,10 @@ class Advice(Case):
         for call in ("gather(save_memory('a', 1), save_memory('b', 2))", "create_task(load_memory('a'))"):
             self.advised("asyncio.to_thread", "import asyncio\nawait asyncio.%s" % call, "TypeError", handlers=Host().handlers)
 
+    def test_a_server_that_is_none(self):
+        self.advised("mcp_nosuch is no server that can be called", "await mcp_nosuch.tool()", "NameError")
+        self.assertEqual(self.bad("nosuch", "NameError").notes, [])
+
     def test_code_that_is_none(self):
         self.advised("Markdown fence", "```python\nprint(1)\n```", "SyntaxError")
         self.advised("without return", "x = 1\nreturn x", "SyntaxError")

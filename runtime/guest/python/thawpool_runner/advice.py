@@ -57,6 +57,11 @@ def _outside(exc, message):
         return "the code gets no input: write what it would ask for into the code"
     if isinstance(exc, ModuleNotFoundError) and isinstance(exc.name, str) and exc.name:
         return "%s is not in the image of this sandbox, which has no network to install it from" % exc.name.partition(".")[0]
+    if isinstance(exc, NameError) and isinstance(exc.name, str) and exc.name.startswith("mcp_"):
+        return (
+            "%s is no server that can be called: `from mcp import runtime; print(runtime.capability_summary())` says which can, "
+            "and why others cannot" % exc.name
+        )
     if isinstance(exc, FileNotFoundError) and exc.filename == SHELL and not os.path.exists(SHELL):
         return NO_SHELL
     if any(_unreachable(e) for e in _led_to(exc)):
