@@ -122,12 +122,6 @@ class Finish(Case):
             "main\natexit\nfinalize\ndel\ndel\n",
         )
 
-    def test_destructor_of_what_refers_to_itself(self):
-        self.good(
-            "import gc\ngc.disable()\nclass A:\n    def __init__(self): self.me = self\n    def __del__(self): print('del')\na = A()\nprint('main')",
-            "main\ndel\n",
-        )
-
     def test_atexit_runs_after_an_error_too(self):
         ended = self.bad("import atexit\natexit.register(print, 'bye')\n1/0", "ZeroDivisionError")
         self.assertEqual(ended.stdout, "bye\n")

@@ -193,13 +193,12 @@ def finish(ended, link=None):
 
 
 def drop(space):
-    """Lets go of the code's globals, so that files are written out and __del__ methods run as at a script's end. What an
-    imported module holds, it keeps: modules are not destroyed."""
+    """Lets go of the code's globals, so that files are written out and __del__ methods run as at a script's end. What else
+    holds an object, an imported module or a cycle of references, keeps it: its __del__ does not run."""
     for private in (True, False):
         for name in list(space):
             if type(name) is str and name != "__builtins__" and name.startswith("_") == private:
                 space[name] = None
-    gc.collect()  # objects that refer to themselves; it looks only at what the code made, since all older things are frozen
 
 
 def flush():
